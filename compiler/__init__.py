@@ -1,0 +1,1 @@
+"""The compiler: everything about schedules except how to find good ones and how to run them."""

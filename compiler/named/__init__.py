@@ -1,0 +1,39 @@
+"""Named schedules: the hand-drawn orders of the field, as functions from a problem to a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import InputError
+from ..problem import Problem
+from ..schedule import Schedule
+from .classic import gpipe, naive, one_f_one_b
+from .interleaved import interleaved
+from .zero_bubble import zb_h1, zb_h2
+
+NAMED: dict[str, Callable[..., Schedule]] = {
+    "naive": naive,
+    "gpipe": gpipe,
+    "1f1b": one_f_one_b,
+    "interleaved": interleaved,
+    "zb-h1": zb_h1,
+    "zb-h2": zb_h2,
+}
+PLACEMENTS = {"interleaved": "loop"}
+"""The placement a named schedule was drawn for, where it is not linear."""
+
+
+def named_schedule(name: str, problem: Problem, *, group_size: int | None = None) -> Schedule:
+    """The schedule called `name` for this problem; it is not checked against the caps.
+
+    `group_size` is the number of micro-batches that an interleaved schedule takes through a chunk before the next
+    (default: the number of devices). Raises InputError when there is no such schedule, or not for this problem.
+    """
+    rule = NAMED.get(name)
+    if rule is None:
+        raise InputError(f"unknown schedule {name!r}", hint=f"one of auto, {', '.join(NAMED)}")
+    if group_size is None:
+        return rule(problem)
+    if name != "interleaved":
+        raise InputError(f"{name} has no group size", hint="only interleaved has")
+    return rule(problem, group_size=group_size)

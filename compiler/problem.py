@@ -1,0 +1,210 @@
+"""The problem: a profile on a placement, with micro-batches, caps and an objective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from .errors import InfeasibleError, InputError
+from .operation import Operation, Pair, Step
+from .placement import Placement
+from .profile import Link, Profile
+
+MAX_OPERATIONS = 4_000_000
+"""Problems with more F, B and W operations than this are refused."""
+
+OBJECTIVES = ("makespan", "span")
+BACKWARDS = ("any", "split", "fused")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a schedule is judged against.
+
+    `memory_cap` is one number, one per device, or None for no cap; `backward` says which operations a schedule may
+    use: "split" B and W, "fused" BW, "any" either, chosen by stage and micro-batch.
+    Raises InputError when the parts do not fit each other.
+    """
+
+    profile: Profile
+    placement: Placement
+    microbatches: int
+    memory_cap: float | tuple[float, ...] | None = None
+    objective: str = "makespan"
+    backward: str = "any"
+    caps: tuple[float, ...] = field(init=False, repr=False)
+    """The cap of every device, infinite where there is none."""
+
+    def __post_init__(self) -> None:
+        placement, profile, m = self.placement, self.profile, self.microbatches
+        if m < 1:
+            raise InputError(f"the number of micro-batches must be at least 1, not {m}", code="bad-number")
+        if len(profile.stages) != placement.stages:
+            raise InputError(
+                f"the profile has {len(profile.stages)} stages, but a {placement.kind} placement on "
+                f"{placement.devices} devices has {placement.stages}",
+                code="stage-count",
+                hint="stages = devices x chunks (bidirectional: stages = devices)",
+            )
+        if 3 * placement.stages * m > MAX_OPERATIONS:
+            raise InputError(
+                f"{placement.stages} stages x {m} micro-batches are more than {MAX_OPERATIONS} operations",
+                code="too-large",
+            )
+        if profile.microbatches is not None and len(profile.microbatches) != m:
+            raise InputError(
+                f"microbatches: the profile has {len(profile.microbatches)} factors, but there are {m} micro-batches",
+                code="microbatch-count",
+            )
+        if isinstance(profile.comm, tuple) and len(profile.comm) != placement.devices:
+            raise InputError(
+                f"comm: the matrix is for {len(profile.comm)} devices, but there are {placement.devices}",
+                code="bad-key",
+            )
+        if self.objective not in OBJECTIVES:
+            raise InputError(f"unknown objective {self.objective!r}", hint=f"one of {', '.join(OBJECTIVES)}")
+        if self.backward not in BACKWARDS:
+            raise InputError(f"unknown backward {self.backward!r}", hint=f"one of {', '.join(BACKWARDS)}")
+        cap = self.memory_cap if self.memory_cap is not None else profile.memory_cap
+        caps = tuple(cap) if isinstance(cap, Sequence) else (math.inf if cap is None else cap,) * placement.devices
+        if len(caps) != placement.devices:
+            raise InputError(
+                f"memory cap: {len(caps)} caps for {placement.devices} devices", hint="give one, or one per device"
+            )
+        for device, value in enumerate(caps):
+            if math.isnan(value) or value < 0:
+                raise InputError(f"memory cap: must be a number of at least 0, not {value} (device {device})")
+        object.__setattr__(self, "caps", caps)
+
+    @property
+    def devices(self) -> int:
+        return self.placement.devices
+
+    @property
+    def stages(self) -> int:
+        return self.placement.stages
+
+    @property
+    def identical_microbatches(self) -> bool:
+        """True when micro-batches cost the same, so that each stage may take them in number order without loss."""
+        factors = self.profile.microbatches
+        return factors is None or len(set(factors)) == 1
+
+    def with_objective(self, objective: str) -> Problem:
+        return replace(self, objective=objective)
+
+    def factor(self, microbatch: int) -> float:
+        """The factor of a micro-batch on every cost."""
+        return 1.0 if self.profile.microbatches is None else self.profile.microbatches[microbatch]
+
+    def device(self, operation: Operation) -> int:
+        """The device that owns an operation."""
+        return self.placement.owners(operation.microbatch, self.microbatches)[operation.stage]
+
+    def duration(self, step: Step) -> float:
+        """The time a step takes; a pair takes its ratio of F + backward, default 1."""
+        if isinstance(step, Pair):
+            ratio = self.profile.overlapped_pair
+            if isinstance(ratio, tuple):
+                ratio = ratio[step.forward.stage]
+            return (1.0 if ratio is None else ratio) * (self.duration(step.forward) + self.duration(step.backward))
+        return self.durations[step.kind][step.stage] * self.factor(step.microbatch)
+
+    def memory(self, operation: Operation) -> float:
+        """The signed change of held memory: an increase counts from the start, a decrease from the end."""
+        return self.memories[operation.kind][operation.stage] * self.factor(operation.microbatch)
+
+    def transfer(self, source: int, target: int, stage: int, microbatch: int = 0) -> float:
+        """The time to move what stage `stage` sends forward (or is sent back) from one device to another."""
+        comm = self.profile.comm
+        if source == target:
+            return 0.0
+        if isinstance(comm, tuple):
+            return comm[source][target]
+        if isinstance(comm, Link):
+            return comm.latency + self.profile.stages[stage].output_bytes * self.factor(microbatch) / comm.bandwidth
+        return comm
+
+    @cached_property
+    def durations(self) -> dict[str, tuple[float, ...]]:
+        """By kind, the duration of each stage for a micro-batch of factor 1."""
+        stages = self.profile.stages
+        return {
+            "F": tuple(stage.forward for stage in stages),
+            "B": tuple(stage.backward_input for stage in stages),
+            "W": tuple(stage.backward_weight for stage in stages),
+            "BW": tuple(stage.fused for stage in stages),
+        }
+
+    @cached_property
+    def memories(self) -> dict[str, tuple[float, ...]]:
+        """By kind, the memory change of each stage for a micro-batch of factor 1."""
+        stages = self.profile.stages
+        return {
+            "F": tuple(stage.memory.forward for stage in stages),
+            "B": tuple(stage.memory.backward_input for stage in stages),
+            "W": tuple(stage.memory.backward_weight for stage in stages),
+            "BW": tuple(stage.memory.backward for stage in stages),
+        }
+
+    @cached_property
+    def static_memory(self) -> tuple[float, ...]:
+        """Weights, gradients and optimizer state of each device; both copies in a bidirectional placement."""
+        stages = self.profile.stages
+        return tuple(
+            math.fsum(stages[stage].static_memory for stage in held) for held in self.placement.copies
+        )
+
+    @cached_property
+    def least_caps(self) -> tuple[float, ...]:
+        """The smallest cap of each device under which a schedule exists.
+
+        A device must hold at least what its stages of one micro-batch hold at their worst moment; the naive schedule,
+        one micro-batch at a time with W at once, needs no more.
+        """
+        least = list(self.static_memory)
+        for microbatch in self._distinct_microbatches():
+            owners = self.placement.owners(microbatch, self.microbatches)
+            held = [0.0] * self.devices
+            peak = [0.0] * self.devices
+            for stage, device in enumerate(owners):
+                held[device] += self.memories["F"][stage]
+                peak[device] = max(peak[device], held[device])
+            if self.backward == "split":
+                for stage, device in reversed(list(enumerate(owners))):
+                    peak[device] = max(peak[device], held[device] + self.memories["B"][stage])
+                    held[device] -= self.memories["F"][stage]
+            factor = self.factor(microbatch)
+            least = [
+                max(cap, static + factor * top)
+                for cap, static, top in zip(least, self.static_memory, peak, strict=True)
+            ]
+        return tuple(least)
+
+    def _distinct_microbatches(self) -> Iterator[int]:
+        """Micro-batches that stand for all others in cost and direction."""
+        seen = set()
+        for microbatch in range(self.microbatches):
+            key = (self.factor(microbatch), self.placement.goes_up(microbatch, self.microbatches))
+            if key not in seen:
+                seen.add(key)
+                yield microbatch
+
+    def within_cap(self, device: int, memory: float) -> bool:
+        """True when this much memory fits the cap of the device, up to rounding."""
+        return memory <= self.caps[device] * (1 + 1e-9) + 1e-12
+
+    def check_feasible(self) -> None:
+        """Raise InfeasibleError, with the least cap that would do, when no schedule fits the caps."""
+        for device, least in enumerate(self.least_caps):
+            if not self.within_cap(device, least):
+                stages = self.placement.copies[device]
+                owner = f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(map(str, stages))}"
+                unit = f" {self.profile.memory_unit}" if self.profile.memory_unit else ""
+                raise InfeasibleError(
+                    f"{owner} on device {device} needs at least {least:g}{unit}, "
+                    f"but the cap is {self.caps[device]:g}{unit}",
+                    least_cap=list(self.least_caps),
+                )

@@ -1,0 +1,1 @@
+"""The solver: bounds, constructions and exact search."""
