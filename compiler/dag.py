@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def operations(problem: Problem, *, fused: bool = False) -> list[Operation]:
-    """Every operation a complete schedule executes: F, B and W (or F and BW when `fused`) of all stages and micro-batches."""
+    """Every operation of a complete schedule: F, B and W (or F and BW when `fused`)."""
     kinds = ("F", "BW") if fused else ("F", "B", "W")
     return [
         Operation(kind, stage, microbatch)

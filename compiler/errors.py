@@ -1,10 +1,10 @@
 """The errors that debubble raises on purpose, drawn once:
 
-    DebubbleError
-     ├─ InputError             the request or a file could not be understood   (exit status 2)
-     ├─ InfeasibleError        no schedule satisfies the problem               (exit status 1)
-     ├─ InvalidScheduleError   a schedule or plan breaks a rule                (exit status 1)
-     └─ RunError               an execution on processes failed                (exit status 1)
+DebubbleError
+ ├─ InputError             the request or a file could not be understood   (exit status 2)
+ ├─ InfeasibleError        no schedule satisfies the problem               (exit status 1)
+ ├─ InvalidScheduleError   a schedule or plan breaks a rule                (exit status 1)
+ └─ RunError               an execution on processes failed                (exit status 1)
 """
 
 from __future__ import annotations

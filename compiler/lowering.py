@@ -180,7 +180,8 @@ class _SendWaits:
         return done
 
     def unfinished(self, device: int) -> list[Operation]:
-        return [value for (source, _), sent in sorted(self._open.items()) if source == device for _, value in sorted(sent)]
+        channels = [sent for (source, _), sent in sorted(self._open.items()) if source == device]
+        return [value for sent in channels for _, value in sorted(sent)]
 
 
 def _reductions(problem: Problem, device: int) -> list[Instruction]:

@@ -12,7 +12,9 @@ NAMES = ("linear", "loop", "v", "bidirectional")
 
 
 class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """`down[s]` is the device of stage s for micro-batches that travel down; `up[s]`, in a bidirectional placement, for those that travel up.
+    """`down[s]` is the device of stage s for micro-batches that travel down.
+
+    `up[s]`, in a bidirectional placement, is its device for those that travel up.
 
     `kind` is one of `NAMES`, or "explicit" for a list of the user's.
     """
@@ -82,7 +84,7 @@ def v(devices: int, chunks: int = 2) -> Placement:
 
 
 def bidirectional(devices: int) -> Placement:
-    """Half of the micro-batches on devices 0..p-1, the others on p-1..0; two copies of every stage (DualPipe, Chimera)."""
+    """Half of the micro-batches on devices 0..p-1, the others on p-1..0, with two copies of every stage (Chimera)."""
     down = tuple(range(devices))
     return Placement("bidirectional", devices, down, down[::-1])
 

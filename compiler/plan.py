@@ -214,7 +214,6 @@ def read(path: str | os.PathLike[str]) -> tuple[Plan, Report]:
 def _check_claims(content: _File, plan: Plan, report: Report) -> None:
     """What the plan says of itself is what its orders and streams give."""
 
-
     for device, (order, stream) in enumerate(zip(plan.schedule.orders, plan.streams, strict=True)):
         if tuple(i.step for i in stream if isinstance(i, Compute)) != order:
             report.error("stream-order", "the stream does not compute what the order says", device=device)
@@ -245,7 +244,9 @@ def _top_level(value: Any) -> str:
 
 def _memory_line(problem: Problem, peaks: list[float]) -> str:
     unit = f" {problem.profile.memory_unit}" if problem.profile.memory_unit else ""
-    shown = [f"{peak:g}" if math.isinf(cap) else f"{peak:g}/{cap:g}" for peak, cap in zip(peaks, problem.caps, strict=True)]
+    shown = [
+        f"{peak:g}" if math.isinf(cap) else f"{peak:g}/{cap:g}" for peak, cap in zip(peaks, problem.caps, strict=True)
+    ]
     if len(shown) > 8:
         shown = [*shown[:4], "...", *shown[-3:]]
     return " ".join(shown) + unit

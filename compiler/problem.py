@@ -153,9 +153,7 @@ class Problem:
     def static_memory(self) -> tuple[float, ...]:
         """Weights, gradients and optimizer state of each device; both copies in a bidirectional placement."""
         stages = self.profile.stages
-        return tuple(
-            math.fsum(stages[stage].static_memory for stage in held) for held in self.placement.copies
-        )
+        return tuple(math.fsum(stages[stage].static_memory for stage in held) for held in self.placement.copies)
 
     @cached_property
     def least_caps(self) -> tuple[float, ...]:

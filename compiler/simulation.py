@@ -177,14 +177,15 @@ class Timeline:
         return [peak_memory(self.problem, d, order) for d, order in enumerate(self.schedule.orders)]
 
     def critical_path(self) -> list[tuple[int, Step, float, float]]:
-        """A chain of (device, step, start, end) without slack, from the first start to the end of the objective's device.
+        """A chain of (device, step, start, end) without slack, up to the last end of the device that decides.
 
         Each step starts when the one before ends on its device, or when that one's result arrives.
         """
         if self.problem.objective == "span":
-            device = max(range(len(self.ends)), key=lambda d: self.ends[d][-1] - self.starts[d][0] if self.ends[d] else 0)
+            lengths = [e[-1] - s[0] if e else 0.0 for s, e in zip(self.starts, self.ends, strict=True)]
         else:
-            device = max(range(len(self.ends)), key=lambda d: self.ends[d][-1] if self.ends[d] else 0)
+            lengths = [e[-1] if e else 0.0 for e in self.ends]
+        device = lengths.index(max(lengths))
         made: dict[Operation, tuple[int, int]] = {}
         for d, order in enumerate(self.schedule.orders):
             for i, step in enumerate(order):

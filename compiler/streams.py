@@ -184,9 +184,8 @@ def _check_progress(streams: Sequence[Stream], report: Report, transfers: str) -
             elif isinstance(instruction, Wait):
                 if (instruction.value, device) in receives and instruction.value not in sends:
                     return f"{instruction} until it is sent", sources[instruction.value]
-            elif isinstance(instruction, Reduce):
-                if reducing[instruction.stage, instruction.peer] == 0:
-                    return f"{instruction} until device {instruction.peer} joins", instruction.peer
+            elif isinstance(instruction, Reduce) and reducing[instruction.stage, instruction.peer] == 0:
+                return f"{instruction} until device {instruction.peer} joins", instruction.peer
         return None
 
     sources = {i.value: d for d, stream in enumerate(streams) for i in stream if isinstance(i, Send)}

@@ -100,7 +100,8 @@ def _check_complete(
             message = f"{fused} is fused, but only split backwards (B and W) are allowed"
             report.error("backward-not-allowed", message, device=places[fused][0], operation=fused)
     elif split not in places and weight not in places:
-        missing(fused if problem.backward == "fused" else split, f"the backward of stage {stage}, micro-batch {microbatch}")
+        wanted = fused if problem.backward == "fused" else split
+        missing(wanted, f"the backward of stage {stage}, micro-batch {microbatch}")
     else:
         for operation in (split, weight):
             if operation not in places:

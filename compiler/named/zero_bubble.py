@@ -26,9 +26,7 @@ def zb_h2(problem: Problem) -> Schedule:
     return _put_off(problem, "zb-h2", lambda s: 2 * (problem.stages - s) - 1, lambda s: 2 * s)
 
 
-def _put_off(
-    problem: Problem, name: str, warm_ups: Callable[[int], int], delays: Callable[[int], int]
-) -> Schedule:
+def _put_off(problem: Problem, name: str, warm_ups: Callable[[int], int], delays: Callable[[int], int]) -> Schedule:
     """`warm_ups` forwards, then B, W (put off by `delays` micro-batches) and F in turn, by stage."""
     refuse_fused(problem, name)
     m = problem.microbatches
