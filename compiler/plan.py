@@ -204,10 +204,10 @@ def read(path: str | os.PathLike[str]) -> tuple[Plan, Report]:
     plan = Plan(problem, schedule, streams, content.certificate, content.warnings)
     report = verify(problem, schedule)
     report.errors.extend(verify_streams(problem, streams).errors)
-    if content.digest != content.sealed().digest:
-        report.error("digest", "the file was changed after it was written: its digest does not match its content")
     if report.valid:
         _check_claims(content, plan, report)
+    if content.digest != content.sealed().digest:
+        report.error("digest", "the file was changed after it was written: its digest does not match its content")
     return plan, report
 
 
