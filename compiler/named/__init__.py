@@ -8,7 +8,11 @@ from ..errors import InputError
 from ..problem import Problem
 from ..schedule import Schedule
 from .classic import gpipe, naive, one_f_one_b
-from .interleaved import interleaved
+from .controllable import v_half, v_min
+from .dualpipe import dualpipe, dualpipe_v
+from .eager import chimera, wave
+from .interleaved import interleaved, interleaved_breadth_first
+from .zb_v import zb_v
 from .zero_bubble import zb_h1, zb_h2
 
 NAMED: dict[str, Callable[..., Schedule]] = {
@@ -16,10 +20,28 @@ NAMED: dict[str, Callable[..., Schedule]] = {
     "gpipe": gpipe,
     "1f1b": one_f_one_b,
     "interleaved": interleaved,
+    "interleaved-bfs": interleaved_breadth_first,
+    "wave": wave,
+    "chimera": chimera,
     "zb-h1": zb_h1,
     "zb-h2": zb_h2,
+    "zb-v": zb_v,
+    "v-half": v_half,
+    "v-min": v_min,
+    "dualpipe": dualpipe,
+    "dualpipe-v": dualpipe_v,
 }
-PLACEMENTS = {"interleaved": "loop"}
+PLACEMENTS = {
+    "interleaved": "loop",
+    "interleaved-bfs": "loop",
+    "wave": "v",
+    "chimera": "bidirectional",
+    "zb-v": "v",
+    "v-half": "v",
+    "v-min": "v",
+    "dualpipe": "bidirectional",
+    "dualpipe-v": "v",
+}
 """The placement a named schedule was drawn for, where it is not linear."""
 
 

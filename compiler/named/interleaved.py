@@ -1,13 +1,15 @@
-"""Interleaved 1F1B over several chunks per device."""
+"""Interleaved schedules over several chunks per device: depth-first and breadth-first."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from ..errors import InputError
 from ..operation import Operation
 from ..problem import Problem
 from ..schedule import Schedule
+from .classic import gpipe
 from .common import backward, forward
 
 
@@ -19,9 +21,8 @@ def interleaved(problem: Problem, *, group_size: int | None = None) -> Schedule:
     that g = p where p divides m; with a given `group_size` the last group may be smaller. Where a group is smaller
     than p - 1, the first term is held to 2g: more would deadlock. Needs the loop placement.
     """
+    _require_loop(problem, "interleaved")
     p, m = problem.devices, problem.microbatches
-    if problem.placement.down != tuple(range(p)) * (problem.stages // p) or problem.placement.bidirectional:
-        raise InputError(f"interleaved needs a loop placement, not {problem.placement}", hint="use --placement loop")
     groups = _groups(p, m, group_size)
     chunks = problem.stages // p
     visits = [(chunk, microbatch) for group in groups for chunk in range(chunks) for microbatch in group]
@@ -39,6 +40,18 @@ def interleaved(problem: Problem, *, group_size: int | None = None) -> Schedule:
             order.extend(backward(problem, chunk * p + device, microbatch))
         orders.append(order)
     return Schedule.of(orders, "interleaved")
+
+
+def interleaved_breadth_first(problem: Problem) -> Schedule:
+    """All micro-batches through one chunk before the next, both ways (Lamy-Poirier 2022). Needs the loop placement."""
+    _require_loop(problem, "interleaved-bfs")
+    return replace(gpipe(problem), method="interleaved-bfs")
+
+
+def _require_loop(problem: Problem, name: str) -> None:
+    p = problem.devices
+    if problem.placement.down != tuple(range(p)) * (problem.stages // p) or problem.placement.bidirectional:
+        raise InputError(f"{name} needs a loop placement, not {problem.placement}", hint="use --placement loop")
 
 
 def _groups(devices: int, microbatches: int, size: int | None) -> list[range]:

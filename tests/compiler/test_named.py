@@ -6,6 +6,7 @@ import pytest
 from debubble.compiler import placement
 from debubble.compiler.errors import InputError
 from debubble.compiler.named import NAMED, PLACEMENTS, named_schedule
+from debubble.compiler.placement import Placement
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.simulation import Timeline, simulate
@@ -14,8 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import problems
 
-LINEAR = [name for name in NAMED if name not in PLACEMENTS]
+EVEN = ("dualpipe", "dualpipe-v")
+"""Schedules that need an even p, an even m and m >= 2p, or a part of that."""
 derandomized = settings(derandomize=True, deadline=None, max_examples=100)
+
+
+def fitting(name: str, p: int, chunks: int = 2) -> Placement:
+    """The placement that a named schedule is drawn for."""
+    kind = PLACEMENTS.get(name, "linear")
+    return placement.named(kind, devices=p, chunks=chunks if kind in ("loop", "v") else None)
 
 
 def timeline(
@@ -24,13 +32,13 @@ def timeline(
     m: int,
     costs: tuple[float, float, float],
     comm: float = 0,
-    chunks: int = 1,
+    chunks: int = 2,
     group: int | None = None,
 ) -> Timeline:
-    place = placement.loop(p, chunks) if name in PLACEMENTS else placement.linear(p)
+    place = fitting(name, p, chunks)
     forward, backward_input, backward_weight = costs
     profile = Profile.uniform(
-        stages=p * chunks,
+        stages=place.stages,
         forward=forward,
         backward_input=backward_input,
         backward_weight=backward_weight,
@@ -45,12 +53,26 @@ def idle(found: Timeline) -> float:
     return found.makespan - max(found.busy)
 
 
-@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("name", [name for name in NAMED if name not in EVEN])
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 8, 11])
 @pytest.mark.parametrize("p", [1, 2, 3, 4, 7])
 def test_valid_for_any_size(name: str, p: int, m: int) -> None:
-    """Every linear schedule is complete and free of deadlock for any p and m, m < p included."""
-    problem = Problem(Profile.uniform(stages=p, forward=1, backward_input=2, backward_weight=1), placement.linear(p), m)
+    """Every schedule is complete and free of deadlock for any p and m, m < p included."""
+    place = fitting(name, p)
+    problem = Problem(
+        Profile.uniform(stages=place.stages, forward=1, backward_input=2, backward_weight=1, comm=0.5), place, m
+    )
+    assert verify(problem, named_schedule(name, problem)).errors == []
+
+
+@pytest.mark.parametrize("name", EVEN)
+@pytest.mark.parametrize(("p", "m"), [(2, 4), (2, 10), (4, 8), (6, 14), (8, 20)])
+def test_dualpipe_is_valid(name: str, p: int, m: int) -> None:
+    """DualPipe and DualPipeV are valid where their constraints hold."""
+    place = fitting(name, p)
+    problem = Problem(
+        Profile.uniform(stages=place.stages, forward=1, backward_input=2, backward_weight=1, comm=0.5), place, m
+    )
     assert verify(problem, named_schedule(name, problem)).errors == []
 
 
@@ -196,3 +218,65 @@ def test_unfit_placement_is_refused_in_words() -> None:
     problem = Problem(Profile.uniform(stages=4, forward=1, backward_input=1, backward_weight=1), placement.v(2), 2)
     with pytest.raises(InputError, match="one stage per device"):
         named_schedule("1f1b", problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "p", "m", "costs", "comm", "rate"),
+    [  # published rates of ZB-V, arXiv 2401.10241, and what the authors' own V-Half and V-Min give
+        ("zb-v", 8, 16, (5, 5.5, 4), 1, 0.1111),
+        ("zb-v", 16, 48, (14407, 14380, 9676), 1610, 0.0697),
+        ("v-half", 8, 16, (5, 5.5, 4), 1, 0.2431),
+        ("v-min", 8, 16, (5, 5.5, 4), 1, 0.3954),
+    ],
+)
+def test_published_rates_of_v_schedules(
+    name: str, p: int, m: int, costs: tuple[float, float, float], comm: float, rate: float
+) -> None:
+    """The V schedules give the published rates by span to four digits."""
+    found = timeline(name, p, m, costs, comm)
+    assert round((found.span - 2 * m * sum(costs)) / found.span, 4) == rate
+
+
+def test_v_schedules_as_makespans() -> None:
+    """p=8, m=16, costs 5/5.5/4 per chunk, transfer 1: ZB-V 539, V-Half 613, V-Min 767.5."""
+    values = [timeline(name, 8, 16, (5, 5.5, 4), 1).makespan for name in ("zb-v", "v-half", "v-min")]
+    assert values == [539, 613, 767.5]
+
+
+@pytest.mark.parametrize("p", range(1, 9))
+def test_memory_of_v_schedules(p: int) -> None:
+    """ZB-V holds at most 2p chunk activations, V-Half 2((p + 2) // 2), V-Min 2((p + 4) // 3)."""
+    limits = {"zb-v": 2 * p, "v-half": 2 * ((p + 2) // 2), "v-min": 2 * ((p + 4) // 3)}
+    for name, limit in limits.items():
+        assert max(timeline(name, p, 3 * p, (1, 1, 1)).peak_memory) <= limit
+
+
+@derandomized
+@given(half=st.integers(1, 4), extra=st.integers(0, 4), f=st.integers(0, 20), w=st.integers(1, 20))
+def test_dualpipe_bubble(half: int, extra: int, f: int, w: int) -> None:
+    """DualPipe idles for (p/2 - 1)(FB + BW - 3W) where F = B >= W and a pair takes F + BW."""
+    p = 2 * half
+    cost = f + w
+    found = timeline("dualpipe", p, 2 * p + 2 * extra, (cost, cost, w))
+    assert idle(found) == (half - 1) * ((2 * cost + w) + (cost + w) - 3 * w)
+
+
+@pytest.mark.parametrize("p", [2, 4, 6, 8])
+def test_dualpipe_holds_p_plus_one(p: int) -> None:
+    """DualPipe holds p + 1 activations of a stage, DualPipeV 2p + 1 chunk activations; the forward counts first."""
+    assert max(timeline("dualpipe", p, 2 * p, (1, 1, 1)).peak_memory) == p + 1
+    assert max(timeline("dualpipe-v", p, 2 * p + 2, (1, 1, 1)).peak_memory) == 2 * p + 1
+
+
+def test_dualpipe_of_unit_costs() -> None:
+    """p=8, m=16 and unit costs: 54; p=4, m=8: 26."""
+    assert timeline("dualpipe", 8, 16, (1, 1, 1)).makespan == 54
+    assert timeline("dualpipe", 4, 8, (1, 1, 1)).makespan == 26
+
+
+def test_dualpipe_refuses_what_it_cannot_draw() -> None:
+    """An odd number of micro-batches is refused with the constraint."""
+    place = placement.bidirectional(4)
+    problem = Problem(Profile.uniform(stages=4, forward=1, backward_input=1, backward_weight=1), place, 9)
+    with pytest.raises(InputError, match="even m and m >= 2p"):
+        named_schedule("dualpipe", problem)
