@@ -1,0 +1,253 @@
+"""List scheduling: the pipeline run forward in time, each free device starting the most important ready operation."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .evaluation import Model, Orders
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How `dispatch` chooses. `priority` is by operation number, least first; a BW goes by its B.
+
+    `patience` says how long a free device leaves a ready F or B alone for a more important operation that is known to
+    arrive: it waits when the delay it would cause exceeds `patience` x the idle time; `filler` is the same for W.
+    `caps` may be tighter than the problem's. `entry` is the order in which the micro-batches of each direction enter.
+    """
+
+    priority: Sequence[float]
+    patience: float = math.inf
+    filler: float = 0.0
+    caps: Sequence[float] | None = None
+    entry: Sequence[Sequence[int]] | None = None
+    fused: frozenset[int] = frozenset()
+    """Stages whose backwards are fused from the start; others split, unless only BW fits the cap."""
+    pairs: bool = False
+    """Whether a ready F and a ready backward run as one overlapped pair."""
+
+
+class Room:
+    """The memory of one device, and who may take more of it so that all who have entered can leave.
+
+    Micro-batches are ordered by their entry into the pipeline. Taking memory is safe when afterwards each of them,
+    oldest first, could finish alone while all younger ones keep what they hold (the banker's algorithm, Dijkstra
+    1965): for each, the most it will hold from then on, plus what the younger ones hold, fits the cap. Then the oldest
+    can always go on, and nothing gets stuck.
+    """
+
+    def __init__(self, model: Model, device: int, cap: float, *, fusing: bool) -> None:
+        problem = model.problem
+        self.cap = cap
+        self.depth = model.depth
+        self.held = problem.static_memory[device]
+        self.factors = [problem.factor(microbatch) for microbatch in range(problem.microbatches)]
+        lanes = model.lanes_of[device]
+        rises = problem.memories["B"]
+        self.plain = len(lanes) == 1 and (fusing or rises[lanes[0]] <= 0)
+        """One stage, whose memory does not rise after F: whatever fits is safe, and nobody needs to be told apart."""
+        self.holding: dict[int, float] = {}
+        """What each micro-batch that has entered and not left holds here, oldest first."""
+        self.progress: dict[int, int] = {}
+        """How many forwards and backwards of each are done here."""
+        self.unfinished: dict[int, int] = {}
+        """How many stages of each still have to free their memory here."""
+        self.stages: list[int] = []
+        """By direction, the number of stages here."""
+        self.needs: list[list[float]] = []
+        """By direction and progress, the most that a micro-batch of factor 1 will hold here from then on."""
+        forward = problem.memories["F"]
+        for direction in range(len(model.counts)):
+            stages = [lane % model.stages for lane in lanes if lane // model.stages == direction]
+            self.stages.append(len(stages))
+            held, curve = 0.0, []
+            for stage in stages:
+                held += forward[stage]
+                curve.append(held)
+            for stage in reversed(stages):
+                curve.append(held if fusing else held + max(0.0, rises[stage]))
+                held -= forward[stage]
+            self.needs.append([max(curve[index:], default=0.0) for index in range(len(curve) + 1)])
+        self.most = max(needs[0] for needs in self.needs) * max(self.factors)
+
+    def enter(self, batch: int) -> None:
+        """A micro-batch enters the pipeline."""
+        if not self.plain:
+            self.holding[batch] = 0.0
+            self.progress[batch] = 0
+            self.unfinished[batch] = self.stages[batch >= self.depth]
+
+    def change(self, batch: int, change: float, *, steps: int, done: int) -> None:
+        """A micro-batch takes or frees memory, with so many forwards and backwards, and so many stages done with it."""
+        self.held += change
+        if self.plain:
+            return
+        self.holding[batch] += change
+        self.progress[batch] += steps
+        self.unfinished[batch] -= done
+        if self.unfinished[batch] == 0:
+            del self.holding[batch], self.progress[batch], self.unfinished[batch]
+
+    def safe(self, batch: int, change: float, steps: int = 1) -> bool:
+        """True when a micro-batch may take this much more memory."""
+        if self.held + change > self.cap:
+            return False
+        if self.plain or self.held + change + self.most <= self.cap:
+            return True
+        reached = batch not in self.holding  # it enters now, as the youngest of all
+        younger = change if reached else 0.0
+        for other in reversed(self.holding):
+            own, progress = self.holding[other], self.progress[other]
+            if other == batch:
+                reached = True
+                own += change
+                progress += steps
+            if reached:
+                need = self.needs[other >= self.depth][progress] * self.factors[other]
+                if younger + max(need, own) > self.cap:
+                    return False
+            younger += own
+        return True
+
+
+def dispatch(model: Model, rule: Rule) -> Orders | None:
+    """List scheduling by a rule; None when it got stuck, which no rule under the problem's own caps does."""
+    run = _Run(model, rule)
+    while run.events:
+        time, device = heapq.heappop(run.events)
+        if run.free[device] <= time:
+            step = run.choose(device, time)
+            if step >= 0:
+                run.start(device, time, step)
+    return run.orders if run.left == 0 else None
+
+
+class _Run:
+    """The state of one run of list scheduling.
+
+    Events are the times at which a device becomes free or an input reaches it; everything that starts before an event
+    is decided when the event comes, so the arrivals after it are known as far as their operations have started.
+    """
+
+    def __init__(self, model: Model, rule: Rule) -> None:
+        self.model, self.rule = model, rule
+        problem = model.problem
+        self.fusing = problem.backward != "split"
+        self.fused = frozenset(range(model.stages)) if problem.backward == "fused" else rule.fused
+        self.entry = rule.entry or [range(count) for count in model.counts]
+        caps = model.tolerances if rule.caps is None else rule.caps
+        self.rooms = [Room(model, d, caps[d], fusing=self.fusing) for d in range(model.devices)]
+        self.forwards = [0] * model.lanes
+        self.backwards = [0] * model.lanes
+        self.weights: list[deque[int]] = [deque() for _ in range(model.lanes)]
+        self.ready = [math.inf] * (2 * model.size)
+        self.free = [0.0] * model.devices
+        self.orders: Orders = [[] for _ in range(model.devices)]
+        self.events: list[tuple[float, int]] = []
+        self.left = model.total
+        for direction, count in enumerate(model.counts):
+            lane = direction * model.stages
+            for rank in range(count):
+                self.ready[lane * model.depth + rank] = 0.0
+            heapq.heappush(self.events, (0.0, model.owner[lane]))
+
+    def choose(self, device: int, now: float) -> int:
+        """The step that a free device starts now; -1 to wait for the next event."""
+        model, rule = self.model, self.rule
+        depth, size, stages = model.depth, model.size, model.stages
+        priority, ready, room = rule.priority, self.ready, self.rooms[device]
+        best, least, filler = -1, math.inf, False
+        coming: list[tuple[float, float]] = []
+        forward = backward = -1
+        for lane in model.lanes_of[device]:
+            direction = lane >= stages
+            entry = self.entry[direction]
+            index = self.backwards[lane]
+            if index < self.forwards[lane]:
+                x = size + lane * depth + entry[index]
+                arrival = ready[x]
+                if arrival <= now:
+                    step = self._backward(lane, x, room)
+                    if step >= 0 and (priority[x] < least or backward < 0):
+                        backward = step
+                        if priority[x] < least:
+                            best, least, filler = step, priority[x], False
+                elif arrival < math.inf:
+                    coming.append((priority[x], arrival))
+            index = self.forwards[lane]
+            if index < len(entry):
+                x = lane * depth + entry[index]
+                arrival = ready[x]
+                if arrival < math.inf and (priority[x] < least or forward < 0):
+                    if room.safe(direction * depth + entry[index], model.change[x]):
+                        if arrival <= now:
+                            forward = x
+                            if priority[x] < least:
+                                best, least, filler = x, priority[x], False
+                        else:
+                            coming.append((priority[x], arrival))
+            if self.weights[lane]:
+                x = self.weights[lane][0]
+                if priority[x] < least:
+                    best, least, filler = x, priority[x], True
+        if best < 0:
+            return -1
+        if coming:
+            end = now + model.duration[best]
+            patience = rule.filler if filler else rule.patience
+            for other, arrival in coming:
+                if other < least and arrival < end and end - arrival > patience * (arrival - now):
+                    return -1
+        if rule.pairs and not filler and forward >= 0 and backward >= 0 and forward % size != backward % size:
+            return model.pair(forward, backward)
+        return best
+
+    def _backward(self, lane: int, x: int, room: Room) -> int:
+        """The B or BW of a lane's next micro-batch that may start; -1 where neither fits now."""
+        model = self.model
+        fused = x + 2 * model.size
+        if lane % model.stages in self.fused:
+            return fused
+        change = model.change[x]
+        if change <= 0 or room.safe(lane // model.stages * model.depth + x % model.depth, change):
+            return x
+        return fused if self.fusing else -1
+
+    def start(self, device: int, now: float, step: int) -> None:
+        """Start a step: its end frees the device, its result becomes ready where it is needed."""
+        model, size, depth = self.model, self.model.size, self.model.depth
+        end = now + model.length(step)
+        self.free[device] = end
+        heapq.heappush(self.events, (end, device))
+        self.orders[device].append(step)
+        room = self.rooms[device]
+        for x in model.parts(step):
+            kind, rest = divmod(x, size)
+            lane, rank = divmod(rest, depth)
+            batch = rank if lane < model.stages else depth + rank
+            if kind == 0:
+                if lane % model.stages == 0:
+                    for other in self.rooms:
+                        other.enter(batch)
+                self.forwards[lane] += 1
+                self.left -= 1
+            elif kind == 2:
+                self.weights[lane].popleft()
+                self.left -= 1
+            else:
+                self.backwards[lane] += 1
+                if kind == 1:
+                    self.weights[lane].append(x + size)
+                    self.left -= 1
+                else:
+                    self.left -= 2
+            room.change(batch, model.change[x], steps=kind != 2, done=kind >= 2)
+            target = model.target[x]
+            if target >= 0:
+                arrival = end + model.lag[target]
+                self.ready[target] = arrival
+                heapq.heappush(self.events, (arrival, model.owner[target % size // depth]))
