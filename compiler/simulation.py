@@ -6,7 +6,7 @@ Each step starts as soon as its device is free and its inputs have arrived; tran
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,14 +43,15 @@ def inputs(operation: Operation, stages: int) -> Iterator[Operation]:
             yield Operation("B", stage + 1, microbatch)
 
 
-def execute(problem: Problem, schedule: Schedule) -> Execution:
+def execute(problem: Problem, schedule: Schedule, *, given: Iterable[Operation] = ()) -> Execution:
     """Run the orders as far as they go, in time linear in the number of steps.
 
     A schedule that deadlocks, or misses an input, leaves `complete` False and the lists of the stuck devices short.
+    The values `given` (a gradient is named by its B) are there from the start.
     """
     orders = schedule.orders
     stages = problem.stages
-    ready: dict[Operation, tuple[float, int]] = {}
+    ready: dict[Operation, tuple[float, int]] = {value: (0.0, problem.device(value)) for value in given}
     waiting: dict[Operation, list[int]] = defaultdict(list)
     starts: list[list[float]] = [[] for _ in orders]
     ends: list[list[float]] = [[] for _ in orders]

@@ -1,0 +1,117 @@
+"""Drawings: what a schedule file says, cell by cell, before anybody judges it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from ..diagnostic import MAX_OF_A_KIND, Report
+from ..errors import InputError
+from ..operation import Operation, Pair, Step
+
+MAX_BYTES = 64 * 2**20
+"""Schedule files larger than this are refused."""
+MAX_CELLS = 8_000_000
+"""Files with more entries than this are refused."""
+MAX_DEVICES = 2**16
+_LONGEST_SHOWN = 40
+
+
+class Communication(NamedTuple):
+    """A torch action beside the computations; `microbatch` is None for UNSHARD, RESHARD and REDUCE_GRAD."""
+
+    verb: str
+    stage: int
+    microbatch: int | None
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.verb}{'' if self.microbatch is None else self.microbatch}"
+
+
+Item: TypeAlias = Step | Communication
+
+
+class Row:
+    """The line of one device: its entries, where each stands in the file, and how far it is drawn.
+
+    `first_cell` and `end_cell` bound the entries in cells, idle ones counted.
+    """
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.items: list[Item] = []
+        self.lines = array("I")
+        self.columns = array("I")
+        self.first_cell: int | None = None
+        self.end_cell = 0
+
+    def add(self, item: Item, line: int, column: int, cell: int) -> None:
+        self.items.append(item)
+        self.lines.append(line)
+        self.columns.append(column)
+        if self.first_cell is None:
+            self.first_cell = cell
+        self.end_cell = cell + 1
+
+    @property
+    def draws_idle(self) -> bool:
+        return self.end_cell > len(self.items)
+
+
+@dataclass
+class Drawing:
+    """A whole file: one row per device, what its comments state, and what is wrong with its letters."""
+
+    dialect: str
+    rows: list[Row] = field(default_factory=list)
+    placement: str | None = None
+    microbatches: int | None = None
+    report: Report = field(default_factory=Report)
+
+    @property
+    def communicates(self) -> bool:
+        """True when the file says when to send and to receive."""
+        verbs = (item.verb for row in self.rows for item in row.items if isinstance(item, Communication))
+        return any(verb[:4] in ("SEND", "RECV") for verb in verbs)
+
+    @property
+    def drawn_makespan(self) -> float | None:
+        """The columns from the first entry to the last, where idle cells are drawn; one cell is one unit."""
+        starts = [row.first_cell for row in self.rows if row.first_cell is not None]
+        if not starts or not any(row.draws_idle for row in self.rows):
+            return None
+        return float(max(row.end_cell for row in self.rows) - min(starts))
+
+    def bad_token(self, explain: Callable[[], str], row: Row, column: int) -> None:
+        """Report an entry of the row being read that cannot be understood."""
+        if self.report.counts["bad-token"] < MAX_OF_A_KIND:
+            self.report.error("bad-token", explain(), device=len(self.rows), line=row.line, column=column)
+        else:
+            self.report.count("bad-token", 1)
+
+    def check_size(self) -> None:
+        """Raise InputError when the file is larger than anything that could be judged."""
+        if len(self.rows) > MAX_DEVICES or sum(len(row.items) for row in self.rows) > MAX_CELLS:
+            raise InputError(f"the file has more than {MAX_DEVICES} devices or {MAX_CELLS} entries", code="too-large")
+
+
+def lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number, line) from 1, for line ends of any system."""
+    start, number = 0, 1
+    while start <= len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield number, text[start:end].removesuffix("\r")
+        start, number = end + 1, number + 1
+
+
+def make_pair(first: Operation, second: Operation) -> Pair | None:
+    """The overlapped pair of a forward and a backward, in this order; None for anything else."""
+    return Pair(first, second) if first.kind == "F" and second.kind in ("B", "BW") else None
+
+
+def shown(token: str) -> str:
+    """A token of a stranger's file, quoted, without control characters, and not too long."""
+    return repr(token if len(token) <= _LONGEST_SHOWN else token[:_LONGEST_SHOWN] + "...")

@@ -1,0 +1,73 @@
+"""Inference: the stages, micro-batches and placement of a schedule, from who executes what.
+
+A number that a single slip of the pen can explain must not change what the rest of the file means: a stage or a
+micro-batch that hardly anybody executes is a mistake to report, not a reason to miss all its other operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..diagnostic import Report
+from ..errors import InputError
+from ..placement import Placement, bidirectional, explicit, named
+from ..schedule import Schedule
+from ..table import Rows, Table
+
+
+def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
+    """The placement and the number of micro-batches; no placement when a device executes nothing (reported)."""
+    table = Table.of(schedule)
+    stages, microbatches = _extents(table)
+    valid = table.stage < stages
+    held = np.zeros((stages, schedule.devices), np.int64)
+    np.add.at(held, (table.stage[valid], table.device[valid]), 1)
+    owners = held.argmax(axis=1)
+    for stage in np.flatnonzero(held.sum(axis=1) == 0):
+        report.error("missing-stage", f"no device executes stage {stage}, though there are stages 0 to {stages - 1}")
+        owners[stage] = owners[stage - 1]
+    strangers = int(valid.sum() - held.max(axis=1).sum())
+    if strangers and stages == schedule.devices:
+        both = bidirectional(stages)
+        goes_up = table.microbatch >= (microbatches + 1) // 2
+        expected = np.where(goes_up, stages - 1 - table.stage, table.stage)
+        if int((expected != table.device)[valid].sum()) < strangers:
+            return both, microbatches
+    for device in sorted(set(range(schedule.devices)) - set(owners.tolist())):
+        report.error("idle-device", f"device {device} owns no stage", device=device)
+    return (None if report.has("idle-device") else explicit(tuple(owners.tolist()))), microbatches
+
+
+def _extents(table: Table) -> tuple[int, int]:
+    """The number of stages and of micro-batches."""
+    cells = np.unique(np.stack((table.stage, table.microbatch)), axis=1)
+    stages, microbatches_of = np.unique(cells[0], return_counts=True)
+    count = _extent(stages, 2 * microbatches_of >= np.max(microbatches_of, initial=0))
+    microbatches, stages_of = np.unique(cells[1][cells[0] < count], return_counts=True)
+    return count, _extent(microbatches, 2 * stages_of >= min(count, len(stages)))
+
+
+def _extent(numbers: Rows, supported: Rows) -> int:
+    """1 + the largest number that is supported and leaves no more gaps below it than there are numbers."""
+    plausible = supported & (numbers < 2 * np.arange(1, len(numbers) + 1))
+    return int(numbers[plausible].max(initial=0)) + 1
+
+
+def placed(placement: str | Sequence[int] | Placement, devices: int, stages: int) -> Placement:
+    """The placement that a caller or a comment states. Raises InputError when it cannot be understood or built."""
+    if isinstance(placement, Placement):
+        return placement
+    if isinstance(placement, str) and "," not in placement and not placement.isdecimal():
+        chunks = max(1, stages // devices) if placement in ("loop", "v") else None
+        return named(placement, devices=devices, chunks=chunks)
+    try:
+        owners = tuple(int(owner) for owner in (placement.split(",") if isinstance(placement, str) else placement))
+    except ValueError:
+        raise InputError(
+            f"placement {placement!r} is not a list of device numbers", hint="write it as 0,1,1,0"
+        ) from None
+    if max(owners, default=0) >= len(owners):
+        raise InputError(f"the placement names device {max(owners)}, but has only {len(owners)} stages")
+    return explicit(owners)

@@ -1,0 +1,215 @@
+"""Judgements: everything that `verify` says of a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import files
+from .. import plan as plans
+from ..diagnostic import Diagnostic, Report
+from ..errors import InputError
+from ..placement import Placement
+from ..problem import Problem
+from ..profile import Profile
+from ..schedule import Schedule
+from ..simulation import Timeline, execute
+from ..verification import verify
+from .inference import placed
+from .reader import ReadSchedule, read_schedule
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found in a file; the schedule is valid when the report has no errors.
+
+    `understood` is False when the request or the file could not be read, rather than the schedule being wrong.
+    `timeline` is there when the schedule can be executed at all. `excerpts` holds the lines of the file that
+    diagnostics point into.
+    """
+
+    source: str
+    report: Report
+    understood: bool
+    dialect: str | None = None
+    devices: int | None = None
+    stages: int | None = None
+    microbatches: int | None = None
+    timeline: Timeline | None = None
+    drawn_makespan: float | None = None
+    excerpts: dict[int, str] | None = None
+
+    @property
+    def valid(self) -> bool:
+        return self.report.valid
+
+    @property
+    def exit_status(self) -> int:
+        """0 valid, 1 invalid, 2 not understood."""
+        return 2 if not self.understood else 0 if self.valid else 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys that `debubble verify --json` prints."""
+        timeline = self.timeline
+        result: dict[str, Any] = {
+            "valid": self.valid,
+            "errors": [diagnostic.as_json() for diagnostic in self.report.errors],
+            "warnings": [diagnostic.as_json() for diagnostic in self.report.warnings],
+            "dialect": self.dialect,
+            "devices": self.devices,
+            "stages": self.stages,
+            "microbatches": self.microbatches,
+            "makespan": timeline and timeline.makespan,
+            "span": timeline and timeline.span,
+            "peak_memory": timeline and timeline.peak_memory,
+            "bubble_ratio": timeline and timeline.bubble_ratio(timeline.makespan),
+            "idle_fraction": timeline and timeline.idle_fraction,
+        }
+        if self.drawn_makespan is not None:
+            result["drawn_makespan"] = self.drawn_makespan
+        return result
+
+    def diagnostics(self) -> str:
+        """Every error and warning with its place, and a caret under the token it is about."""
+        texts = [self._explain("error", diagnostic) for diagnostic in self.report.errors]
+        return "\n".join(texts + [self._explain("warning", diagnostic) for diagnostic in self.report.warnings])
+
+    def summary(self) -> str:
+        """What the schedule is and what it costs, in a few lines."""
+        if not self.understood:
+            return f"{self.source}: not understood"
+        verdict = "valid" if self.valid else "invalid"
+        lines = [
+            f"{self.source}: {verdict} ({self.dialect}; {self.devices} devices, {self.stages} stages, "
+            f"{self.microbatches} micro-batches)"
+        ]
+        if self.timeline is not None:
+            ratio = self.timeline.bubble_ratio(self.timeline.makespan)
+            drawn = "" if self.drawn_makespan is None else f", drawn as {self.drawn_makespan:g}"
+            lines += [
+                f"  makespan     {self.timeline.makespan:g}{drawn}; span {self.timeline.span:g}",
+                f"  bubble       {'-' if ratio is None else f'{ratio:.2%}'} of the ideal time, "
+                f"{self.timeline.idle_fraction:.2%} of all device time idle",
+                f"  peak memory  {' '.join(f'{peak:g}' for peak in self.timeline.peak_memory)}",
+            ]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.diagnostics(), self.summary())))
+
+    def _explain(self, kind: str, diagnostic: Diagnostic) -> str:
+        device = "" if diagnostic.device is None else f" device {diagnostic.device}:"
+        head = f"{kind}[{diagnostic.code}]{device} {diagnostic.message}"
+        if diagnostic.line is None:
+            return head
+        place = ":".join(str(part) for part in (self.source, diagnostic.line, diagnostic.column) if part is not None)
+        line = (self.excerpts or {}).get(diagnostic.line)
+        if line is None or diagnostic.column is None:
+            return f"{head}\n  --> {place}"
+        start = max(0, diagnostic.column - 1 - _WIDTH // 2)
+        window = "".join(letter if letter.isprintable() else " " for letter in line[start : start + _WIDTH])
+        before = diagnostic.column - 1 - start
+        token = window[before:].split(",")[0].split(" ")[0]
+        number = str(diagnostic.line)
+        return f"{head}\n  --> {place}\n {number} | {window}\n {' ' * len(number)} | {' ' * before}{'^' * max(1, len(token))}"
+
+
+def verify_file(
+    path: str | os.PathLike[str],
+    *,
+    dialect: str = "auto",
+    profile: Profile | None = None,
+    microbatches: int | None = None,
+    placement: str | Sequence[int] | Placement | None = None,
+    memory_cap: float | Sequence[float] | None = None,
+    transfers: str = "rendezvous",
+    forward_only: bool = False,
+) -> Judgement:
+    """Judge a schedule file of any dialect, or a plan, and report everything that is wrong with it.
+
+    A plan is judged with what it holds, unless the caller says otherwise. Without a profile every F, B and W takes 1,
+    BW 2, and memory is 1, 0, -1. Never raises for what a file contains: the judgement then has `understood` False.
+    """
+    source = os.fspath(path)
+    try:
+        if files.read_bytes(path).lstrip()[:1] == b"{":
+            return _judge_plan(source, profile, microbatches, placement, memory_cap)
+        read = read_schedule(path, dialect=dialect, microbatches=microbatches, placement=placement)
+        return _judge(read, profile, memory_cap, transfers, forward_only)
+    except InputError as error:
+        report = Report()
+        hint = f" (hint: {error.hint})" if error.hint else ""
+        report.error(error.code, error.message + hint, line=error.line, column=error.column)
+        return Judgement(source, report, understood=False)
+
+
+def _judge(
+    read: ReadSchedule,
+    profile: Profile | None,
+    memory_cap: float | Sequence[float] | None,
+    transfers: str,
+    forward_only: bool,
+) -> Judgement:
+    report, schedule = Report(), read.schedule
+    report.merge(read.report)
+    timeline = None
+    if read.understood:
+        problem = read.problem(profile, memory_cap=memory_cap)
+        report.merge(verify(problem, schedule, forward_only=forward_only))
+        timeline = _timeline(problem, schedule, report)
+    located = Report([*map(read.locate, report.errors)], [*map(read.locate, report.warnings)], report.counts)
+    numbers = {diagnostic.line for diagnostic in located.errors + located.warnings}
+    return Judgement(
+        read.source,
+        located.shortened(),
+        understood=read.understood,
+        dialect=read.dialect,
+        devices=schedule.devices,
+        stages=read.stages,
+        microbatches=read.microbatches or None,
+        timeline=timeline,
+        drawn_makespan=read.drawn_makespan,
+        excerpts=read.excerpts(numbers),
+    )
+
+
+def _judge_plan(
+    source: str,
+    profile: Profile | None,
+    microbatches: int | None,
+    placement: str | Sequence[int] | Placement | None,
+    memory_cap: float | Sequence[float] | None,
+) -> Judgement:
+    plan, report = plans.read(source)
+    own = plan.problem
+    stated = replace(
+        own,
+        profile=profile or own.profile,
+        placement=own.placement if placement is None else placed(placement, own.devices, own.stages),
+        microbatches=own.microbatches if microbatches is None else microbatches,
+        memory_cap=own.memory_cap if memory_cap is None else memory_cap,
+    )
+    if stated != own:
+        report.merge(verify(stated, plan.schedule))
+    return Judgement(
+        source,
+        report.shortened(),
+        understood=True,
+        dialect="plan",
+        devices=own.devices,
+        stages=own.stages,
+        microbatches=own.microbatches,
+        timeline=_timeline(stated, plan.schedule, report),
+    )
+
+
+def _timeline(problem: Problem, schedule: Schedule, report: Report) -> Timeline | None:
+    """When everything happens, if the orders can be executed: whatever else may be wrong."""
+    if report.has("device-count", "stage-out-of-range", "microbatch-out-of-range", "missing-operation", "wrong-device"):
+        return None
+    execution = execute(problem, schedule)
+    return Timeline(problem, schedule, execution) if execution.complete else None

@@ -1,0 +1,177 @@
+"""Reading: from a file of any dialect to a schedule with a placement, and the place of every entry in the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from .. import files
+from ..diagnostic import Diagnostic, Report
+from ..errors import InputError
+from ..instruction import Stream
+from ..operation import Operation, Pair
+from ..placement import Placement
+from ..problem import Problem
+from ..profile import Profile
+from ..schedule import Schedule
+from . import text, torch_csv
+from .drawing import MAX_BYTES, Communication, Drawing, lines
+from .inference import infer, placed
+
+DIALECTS: dict[str, Callable[[str], Drawing]] = {
+    "torch": lambda content: torch_csv.read(content, "torch"),
+    "torch-legacy": lambda content: torch_csv.read(content, "torch-legacy"),
+    "text": text.read,
+}
+_SAMPLE = 2**16
+
+
+@dataclass(frozen=True)
+class ReadSchedule:
+    """A schedule as a file has it.
+
+    `placement` is None when no placement gives what the devices execute; `report` holds what could not be understood
+    and the choices that reading made. `streams` are there when the file says when to send and to receive, and
+    `drawn_makespan` (one unit a cell) when it draws idle cells.
+    """
+
+    source: str
+    dialect: str
+    schedule: Schedule
+    placement: Placement | None
+    microbatches: int
+    streams: tuple[Stream, ...] | None
+    drawn_makespan: float | None
+    report: Report
+    drawing: Drawing
+    content: str
+
+    @property
+    def understood(self) -> bool:
+        return self.report.valid
+
+    @property
+    def stages(self) -> int | None:
+        return None if self.placement is None else self.placement.stages
+
+    def problem(
+        self,
+        profile: Profile | None = None,
+        *,
+        memory_cap: float | Sequence[float] | None = None,
+    ) -> Problem:
+        """The problem that the schedule solves; without a profile every F, B and W takes 1, and memory is 1, 0, -1.
+
+        Raises InputError with the first thing that was not understood, or when the profile does not fit.
+        """
+        if self.placement is None or not self.understood:
+            first = self.report.errors[0]
+            raise InputError(first.message, code=first.code, source=self.source, line=first.line, column=first.column)
+        if profile is None:
+            profile = Profile.uniform(stages=self.placement.stages, forward=1, backward_input=1, backward_weight=1)
+        cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
+        return Problem(profile, self.placement, self.microbatches, cap)
+
+    def locate(self, diagnostic: Diagnostic) -> Diagnostic:
+        """The same diagnostic with the line and column of its operation, or the line of its device."""
+        if diagnostic.line is not None or diagnostic.device is None or diagnostic.device >= len(self.drawing.rows):
+            return diagnostic
+        row = self.drawing.rows[diagnostic.device]
+        if diagnostic.index is None:
+            return replace(diagnostic, line=row.line)
+        steps = [i for i, item in enumerate(row.items) if not isinstance(item, Communication)]
+        place = steps[diagnostic.index]
+        return replace(diagnostic, line=row.lines[place], column=row.columns[place])
+
+    def excerpts(self, numbers: Collection[int | None]) -> dict[int, str]:
+        """The lines of the file with these numbers."""
+        return {number: line for number, line in lines(self.content) if number in numbers}
+
+
+def read_schedule(
+    path: str | os.PathLike[str],
+    *,
+    dialect: str = "auto",
+    microbatches: int | None = None,
+    placement: str | Sequence[int] | Placement | None = None,
+) -> ReadSchedule:
+    """Read a schedule file of any dialect.
+
+    The placement and the micro-batches follow from who executes what, unless the caller or the file states them.
+    Raises InputError when there is no such file or dialect; what is wrong inside the file is in the report.
+    """
+    source = os.fspath(path)
+    content = files.read_text(path)
+    if len(content) > MAX_BYTES:
+        raise InputError(f"the file is larger than {MAX_BYTES // 2**20} MiB", code="too-large", source=source)
+    report = Report()
+    if dialect == "auto":
+        dialect, report = detect(content)
+    elif dialect not in DIALECTS:
+        raise InputError(f"unknown dialect {dialect!r}", hint=f"one of auto, {', '.join(DIALECTS)}")
+    try:
+        drawing = DIALECTS[dialect](content)
+    except InputError as error:
+        error.source = source
+        raise
+    report.merge(drawing.report)
+    schedule = Schedule.of(
+        ([item for item in row.items if isinstance(item, Operation | Pair)] for row in drawing.rows),
+        method="hand-written",
+    )
+    if not any(schedule.orders):
+        if report.valid:
+            report.error("empty", "the file has no operation")
+        return ReadSchedule(source, dialect, schedule, None, 0, None, None, report, drawing, content)
+    found, counted = infer(schedule, report)
+    where, m = _stated(schedule, drawing, found, counted, placement, microbatches, report)
+    return ReadSchedule(source, dialect, schedule, where, m, None, drawing.drawn_makespan, report, drawing, content)
+
+
+def _stated(
+    schedule: Schedule,
+    drawing: Drawing,
+    found: Placement | None,
+    counted: int,
+    placement: str | Sequence[int] | Placement | None,
+    microbatches: int | None,
+    report: Report,
+) -> tuple[Placement | None, int]:
+    """The placement and micro-batches to judge with: those stated by the caller, else by the file, else as found."""
+    stated = microbatches if microbatches is not None else drawing.microbatches
+    if stated is not None and stated != counted:
+        report.error(
+            "microbatch-count", f"the file has {counted} micro-batches (0 to {counted - 1}), but {stated} are stated"
+        )
+    where = placement if placement is not None else drawing.placement
+    if where is None or found is None:
+        return found, counted
+    try:
+        made = placed(where, schedule.devices, found.stages)
+    except InputError as error:
+        report.error(error.code, str(error))
+        return found, counted
+    if (made.devices, made.stages) != (found.devices, found.stages):
+        report.error(
+            "stage-count",
+            f"the file has {found.stages} stages on {found.devices} devices, but the placement {made} has "
+            f"{made.stages} on {made.devices}",
+        )
+        return found, counted
+    return made, counted
+
+
+def detect(content: str) -> tuple[str, Report]:
+    """The dialect of a file, with a warning where more than one fits."""
+    sample = content[:_SAMPLE]
+    cells = [cell.strip() for line in sample.splitlines() for cell in line.split(",")]
+    words = [word for line in sample.splitlines() if not line.lstrip().startswith("#") for word in line.split()]
+    as_csv = sum(1 for cell in cells if cell and not torch_csv.accepts(cell))
+    as_text = sum(1 for word in words if word != "." and not text.TOKEN.fullmatch(word))
+    if as_csv < as_text or (as_csv == as_text and "," in sample):
+        return torch_csv.letters(content)
+    report = Report()
+    if as_csv == as_text and as_csv == 0:
+        report.warning("dialect", "read as text; one entry a line fits torch's CSV too (settle it with --dialect)")
+    return "text", report
