@@ -129,8 +129,8 @@ class Plan:
             f"no schedule is below {certificate.lower_bound:g}{time} "
             f"({certificate.name}, {certificate.proof}; gap {self.gap:.2%})",
             f"  makespan     {timeline.makespan:g}{time}, span {timeline.span:g}{time}",
-            f"  bubble       {'-' if ratio is None else f'{ratio:.2%}'} of the ideal time, "
-            f"{timeline.idle_fraction:.2%} of all device time idle",
+            f"  bubble ratio {'-' if ratio is None else f'{ratio:.2%}'} (idle time over ideal time); "
+            f"idle fraction {timeline.idle_fraction:.2%} (of all device time)",
             f"  peak memory  {_memory_line(problem, timeline.peak_memory)}",
         ]
         if problem.objective == "span":
@@ -139,6 +139,12 @@ class Plan:
                 "loss scaling and tied weights do wait"
             )
         return "\n".join(lines + [f"  warning      {warning}" for warning in self.warnings])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the summary and the timeline."""
+        from .pictures import notebook
+
+        return notebook.draw(str(self), self.timeline)
 
     def _file(self) -> _File:
         problem, timeline = self.problem, self.timeline

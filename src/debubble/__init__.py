@@ -1,0 +1,88 @@
+"""debubble compiles pipeline-parallel training schedules, proves them safe and runs them.
+
+    profile = debubble.Profile.uniform(stages=4, forward=10, backward_input=11, backward_weight=8, comm=1)
+    plan = debubble.compile(profile, microbatches=8, memory_cap=4)
+    print(plan)
+    plan.save("plan.json")
+    report = debubble.verify("schedule.csv")
+
+Every name is loaded when it is first used, so that `import debubble` costs next to nothing. The runtime lives in
+`debubble.runtime` and needs the extra `debubble[torch]`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .api import compile, lower, verify
+    from .compiler.certificate import Certificate
+    from .compiler.diagnostic import Diagnostic
+    from .compiler.errors import DebubbleError, InfeasibleError, InputError, InvalidScheduleError, RunError
+    from .compiler.operation import Operation, Pair
+    from .compiler.placement import Placement
+    from .compiler.plan import Plan
+    from .compiler.problem import Problem
+    from .compiler.profile import Link, Memory, Profile, Stage
+    from .compiler.schedule import Schedule
+    from .compiler.simulation import Timeline
+
+    __version__: str
+
+__all__ = [
+    "Certificate",
+    "DebubbleError",
+    "Diagnostic",
+    "InfeasibleError",
+    "InputError",
+    "InvalidScheduleError",
+    "Link",
+    "Memory",
+    "Operation",
+    "Pair",
+    "Placement",
+    "Plan",
+    "Problem",
+    "Profile",
+    "RunError",
+    "Schedule",
+    "Stage",
+    "Timeline",
+    "__version__",
+    "compile",
+    "lower",
+    "verify",
+]
+
+_HOMES = {
+    "api": ("compile", "lower", "verify"),
+    "compiler.certificate": ("Certificate",),
+    "compiler.diagnostic": ("Diagnostic",),
+    "compiler.errors": ("DebubbleError", "InfeasibleError", "InputError", "InvalidScheduleError", "RunError"),
+    "compiler.operation": ("Operation", "Pair"),
+    "compiler.placement": ("Placement",),
+    "compiler.plan": ("Plan",),
+    "compiler.problem": ("Problem",),
+    "compiler.profile": ("Link", "Memory", "Profile", "Stage"),
+    "compiler.schedule": ("Schedule",),
+    "compiler.simulation": ("Timeline",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("debubble")
+    elif name in _HOME:
+        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
+    else:
+        raise AttributeError(f"module 'debubble' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,33 @@
+# make demo   compile, show, verify and run: the whole path once
+# make test   the tests
+# make lint   ruff and mypy
+# Each makes .venv first and installs debubble there, with all it needs in the versions of constraints.txt.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find src compiler solver runtime -name '*.py')
+
+.PHONY: demo test lint
+
+demo: $(VENV)/installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy -p debubble
+
+$(VENV)/installed: $(VENV)/requirements $(SOURCES)
+	rm -rf build
+	$(BIN)/pip install --quiet --no-deps --force-reinstall .
+	touch $@
+
+$(VENV)/requirements: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --constraint constraints.txt '.[torch,highs,cp-sat,plot]' --group dev
+	touch $@

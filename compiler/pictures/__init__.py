@@ -1,0 +1,1 @@
+"""Pictures of a timeline: in the terminal, and as figures."""

@@ -1,0 +1,117 @@
+"""The timeline as text for a terminal."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from rich.style import Style
+from rich.text import Text
+
+from ..operation import Step, parts
+from ..simulation import Timeline
+from . import style
+
+MAX_COLUMNS_PER_UNIT = 4
+_NARROWEST = 10
+
+
+def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
+    """One line per device, an axis and a legend, at most `width` columns wide.
+
+    Where every start and end is a multiple of one unit and there is room, each unit takes the same number of columns;
+    otherwise times are rounded to columns, and the last line says what a column is. `coloured` drawings tell kinds by
+    colour and carry micro-batch numbers; plain ones carry letters.
+    """
+    problem = timeline.problem
+    unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
+    names = [f"{device} " for device in range(problem.devices)]
+    peaks = [
+        f" {peak:.4g}" + ("" if math.isinf(cap) else f"/{cap:.4g}")
+        for peak, cap in zip(timeline.peak_memory, problem.caps, strict=True)
+    ]
+    room = max(_NARROWEST, width - max(map(len, names)) - max(map(len, (*peaks, " peak"))))
+    columns, exact = _scale(timeline, room)
+    begin = min((starts[0] for starts in timeline.starts if starts), default=0.0)
+    per_time = columns / timeline.makespan if timeline.makespan else 0.0
+    margin = max(map(len, names))
+    text = Text(" " * (margin + columns) + " peak\n", no_wrap=True)
+    for device, order in enumerate(timeline.schedule.orders):
+        text.append(names[device].rjust(margin))
+        done = 0
+        for step, start, end in zip(order, timeline.starts[device], timeline.ends[device], strict=True):
+            left, right = (round((moment - begin) * per_time) for moment in (start, end))
+            text.append(" " * (left - done))
+            text.append(*_block(timeline, device, step, right - left, coloured))
+            done = right
+        text.append(" " * (columns - done) + peaks[device] + "\n")
+    text.append(" " * margin + _axis(timeline.makespan, columns) + "\n")
+    kinds = {style.kind(step) for order in timeline.schedule.orders for step in order}
+    for kind, meaning in style.legend(problem, kinds):
+        colour = style.COLOURS[kind]
+        sample = f" {kind} " if coloured else f"{kind}:"
+        text.append(sample, Style(color=style.ink(colour), bgcolor=colour) if coloured else "")
+        text.append(f" {meaning}  ")
+    column = f"{timeline.makespan / columns:.4g}{unit} a column{'' if exact else ', rounded'}"
+    text.append(f"{style.transfer_text(problem)}\n{column}")
+    return text
+
+
+def _scale(timeline: Timeline, room: int) -> tuple[int, bool]:
+    """How many columns the makespan takes, and whether every start and end falls between two of them."""
+    moments = [moment for times in (*timeline.starts, *timeline.ends) for moment in times]
+    cells = _units(moments, timeline.makespan, room)
+    if cells is None:
+        return room, False
+    return cells * min(MAX_COLUMNS_PER_UNIT, room // cells), True
+
+
+def _units(moments: list[float], makespan: float, room: int) -> int | None:
+    """The number of equal units in the makespan such that all moments are multiples of one; None when above `room`."""
+    if not makespan:
+        return None
+    begin = min(moments)
+    shares = {(moment - begin) / makespan for moment in moments}
+    cells = 1
+    for share in shares:
+        cells = math.lcm(cells, Fraction(share).limit_denominator(room).denominator)
+        if cells > room:
+            return None
+    exact = all(math.isclose(share * cells, round(share * cells), abs_tol=1e-6) for share in shares)
+    return cells if exact else None
+
+
+def _block(timeline: Timeline, device: int, step: Step, width: int, coloured: bool) -> tuple[str, Style | str]:
+    """The text of one step, `width` columns wide, and its style."""
+    number = style.label(step)
+    if coloured:
+        colour = style.colour(timeline.problem, device, step)
+        if parts(step)[0].microbatch % 2:  # so that neighbours can be told apart
+            colour = style.lighter(colour, 0.16)
+        shown = number if len(number) <= width else ""
+        return shown.center(width), Style(color=style.ink(colour), bgcolor=colour)
+    letters = "P" if style.kind(step) == "pair" else style.kind(step)
+    named = f"{letters}{number}"
+    shown = named if len(named) < width else letters
+    return shown.ljust(width, "-")[:width], ""
+
+
+def _axis(makespan: float, columns: int) -> str:
+    """Round times under the columns where they fall."""
+    line = ""
+    step = _round_step(makespan / max(1, columns // 10)) if makespan else 0.0
+    count = 0
+    while step and count * step <= makespan * (1 + 1e-9):
+        column = round(count * step / makespan * columns)
+        label = f"{count * step:g}"
+        if column + len(label) > columns + 6:
+            break
+        line = line.ljust(column) + label
+        count += 1
+    return line
+
+
+def _round_step(least: float) -> float:
+    """The smallest 1, 2 or 5 times a power of ten that is at least this."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))

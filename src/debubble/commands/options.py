@@ -1,0 +1,186 @@
+"""Options that several commands share, and how their text is read."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ..compiler.errors import InputError
+from ..compiler.placement import NAMES
+from ..compiler.problem import BACKWARDS, OBJECTIVES, Problem
+from ..compiler.profile import Profile
+from ..request import place, problem
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Numbers(click.ParamType):
+    """Finite numbers: one, or with `count` a list by commas (of that length, any length when 0)."""
+
+    def __init__(self, *, count: int = 1, signed: bool = False, name: str = "number") -> None:
+        self.count, self.signed, self.name = count, signed, name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        words = value.split(",") if self.count != 1 else [value]
+        if self.count > 1 and len(words) != self.count:
+            self.fail(f"{value!r} is not {self.count} numbers with commas between them", param, ctx)
+        numbers = tuple(self._number(word, param, ctx) for word in words)
+        return numbers[0] if self.count == 1 else numbers
+
+    def _number(self, word: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(word)
+        except ValueError:
+            self.fail(f"{word!r} is not a number", param, ctx)
+        if not math.isfinite(number) or (number < 0 and not self.signed):
+            self.fail(f"{word!r} is not a finite number{'' if self.signed else ' of at least 0'}", param, ctx)
+        return number
+
+
+class Cap(Numbers):
+    """A memory cap: one number, or one per device."""
+
+    def __init__(self) -> None:
+        super().__init__(count=0, name="x|x0,x1,...")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        numbers = super().convert(value, param, ctx)
+        return numbers[0] if isinstance(numbers, tuple) and len(numbers) == 1 else numbers
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+placement_option = click.option(
+    "--placement", metavar="|".join(NAMES) + "|0,1,1,0", help="Which device owns each stage (default linear)."
+)
+cap_option = click.option(
+    "--memory-cap", type=Cap(), help="The most memory a device may hold: one number, or one per device."
+)
+
+_PROBLEM = [
+    click.argument("profiles", metavar="[PROFILE.json]", nargs=-1),
+    click.option("--devices", type=int, help="Number of devices."),
+    click.option("--forward", type=Numbers(), help="Duration of F of one stage, instead of a profile."),
+    click.option("--backward-input", type=Numbers(), help="Duration of B of one stage."),
+    click.option("--backward-weight", type=Numbers(), help="Duration of W of one stage."),
+    click.option("--comm", type=Numbers(), help="Time of one transfer between devices (default 0)."),
+    click.option(
+        "--memory",
+        type=Numbers(count=3, signed=True, name="f,b,w"),
+        help="Change of the held memory at F, B and W (default 1,0,-1).",
+    ),
+    click.option("-m", "--microbatches", type=int, required=True, help="Number of micro-batches."),
+    placement_option,
+    click.option("--chunks", type=int, help="Stages per device in a loop or v placement (default 2)."),
+    cap_option,
+    click.option("--objective", type=click.Choice(OBJECTIVES), default="makespan", show_default=True),
+    click.option(
+        "--backward",
+        type=click.Choice(BACKWARDS),
+        default="any",
+        show_default=True,
+        help="B and W apart, as one operation, or as the search likes.",
+    ),
+]
+_SEARCH = [
+    click.option("--backend", type=click.Choice(["cbc", "highs", "cp-sat"]), default="cbc", show_default=True),
+    click.option("--time-limit", type=Numbers(), default=30.0, show_default=True, help="Seconds to search at most."),
+    click.option("--seed", type=int, default=0, show_default=True),
+]
+_SCHEDULE_FILE = [
+    click.argument("file", metavar="FILE"),
+    click.option("--dialect", default="auto", show_default=True, metavar="auto|text|torch|torch-legacy"),
+    click.option("--profile", metavar="PROFILE.json", help="The costs to judge with (default: F, B and W take 1)."),
+    click.option("-m", "--microbatches", type=int, help="How many micro-batches the file must have."),
+    placement_option,
+    cap_option,
+]
+
+
+def schedule_file_options(command: Command) -> Command:
+    """A schedule file or plan, and what it is to be judged with: the arguments of `api.verify`."""
+    return _decorate(command, _SCHEDULE_FILE)
+
+
+def problem_options(command: Command) -> Command:
+    """The options that describe a problem; `read_problem` makes one of them."""
+    return _decorate(command, _PROBLEM)
+
+
+def search_options(command: Command) -> Command:
+    """The options of a search."""
+    return _decorate(command, _SEARCH)
+
+
+def _decorate(command: Command, options: list[Callable[[Command], Command]]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_problem(
+    *,
+    profiles: tuple[str, ...],
+    forward: float | None,
+    backward_input: float | None,
+    backward_weight: float | None,
+    comm: float | None,
+    memory: tuple[float, float, float] | None,
+    devices: int | None,
+    chunks: int | None,
+    placement: str | None,
+    schedule: str = "auto",
+    **rest: Any,
+) -> Problem:
+    """The problem that the options of `problem_options` describe. Raises InputError where they contradict."""
+    costs = {
+        "--forward": forward,
+        "--backward-input": backward_input,
+        "--backward-weight": backward_weight,
+        "--comm": comm,
+        "--memory": memory,
+    }
+    if len(profiles) > 1:
+        raise InputError(f"one profile is enough, not {len(profiles)}: {', '.join(profiles)}", code="two-profiles")
+    if profiles:
+        given = [option for option, value in costs.items() if value is not None]
+        if given:
+            raise InputError(
+                f"two profiles: the file {profiles[0]} and the costs of {', '.join(given)}", code="two-profiles"
+            )
+        profile = Profile.load(profiles[0])
+        return problem(profile, placement=placement, devices=devices, chunks=chunks, schedule=schedule, **rest)
+    if forward is None or backward_input is None or backward_weight is None:
+        missing = [option for option, value in list(costs.items())[:3] if value is None]
+        raise InputError(f"no profile: give a file, or {', '.join(missing)}", code="no-profile")
+    where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule)
+    profile = Profile.uniform(
+        stages=where.stages,
+        forward=forward,
+        backward_input=backward_input,
+        backward_weight=backward_weight,
+        comm=comm or 0.0,
+        memory=memory or (1.0, 0.0, -1.0),
+    )
+    return problem(profile, placement=where, **rest)
+
+
+def check_writable(path: str | None) -> None:
+    """Refuse a place for the result before the work, not after it. Raises InputError."""
+    if path is None:
+        return
+    folder = os.path.dirname(path) or "."
+    reason = None
+    if os.path.isdir(path):
+        reason = "it is a directory"
+    elif not os.path.isdir(folder):
+        reason = f"there is no directory {folder}"
+    elif not os.access(folder, os.W_OK) and not os.access(path, os.W_OK):
+        reason = f"the directory {folder} is not writable"
+    if reason is not None:
+        raise InputError(f"cannot write the file: {reason}", code="unwritable", source=path)

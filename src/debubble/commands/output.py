@@ -1,0 +1,42 @@
+"""What commands print on standard output."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """Print one JSON object; numbers that JSON does not have become null."""
+    sys.stdout.write(json.dumps(_finite(content), ensure_ascii=False) + "\n")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def print_text(text: object) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print aligned columns: the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in (header, *rows):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        print_text("  ".join(cells).rstrip())
+
+
+def terminal_width() -> int:
+    """Columns of the terminal (or what COLUMNS says), 80 where there is none."""
+    return shutil.get_terminal_size((80, 24)).columns

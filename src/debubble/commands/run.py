@@ -1,0 +1,1 @@
+"""`debubble run`: execute a plan on real processes."""

@@ -1,0 +1,118 @@
+"""Requests: what a user says of a problem, made into one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from .compiler import placement as placements
+from .compiler.errors import InputError
+from .compiler.named import PLACEMENTS
+from .compiler.placement import Placement
+from .compiler.problem import Problem
+from .compiler.profile import Profile
+
+PlacementLike: TypeAlias = str | Sequence[int] | Placement
+"""The name of a placement, a list such as "0,1,1,0" or (0, 1, 1, 0), or a `Placement`."""
+
+MAX_STAGES = 2**16
+
+
+def place(
+    *,
+    placement: PlacementLike | None,
+    devices: int | None,
+    chunks: int | None,
+    schedule: str = "auto",
+    stages: int | None = None,
+) -> Placement:
+    """The placement that a request means: by default the one its named schedule was drawn for, else linear.
+
+    What is left out of `devices` and `chunks` follows from the placement's list or from the number of `stages`.
+    Raises InputError when the numbers contradict each other.
+    """
+    if isinstance(placement, Placement):
+        _check(placement, devices=devices, chunks=chunks, stages=stages)
+        return placement
+    for what, number in (("devices", devices), ("chunks", chunks)):
+        if number is not None and not 1 <= number <= MAX_STAGES:
+            raise InputError(
+                f"the number of {what} must be between 1 and {MAX_STAGES}, not {number}", code="bad-number"
+            )
+    if placement is not None and (not isinstance(placement, str) or "," in placement or placement.isdecimal()):
+        made = placements.explicit(_owners(placement))
+    else:
+        name = placement or PLACEMENTS.get(schedule, "linear")
+        if stages is not None and name in ("loop", "v"):
+            if devices is None:
+                devices = _divide(stages, chunks or 2, name, "chunks per device")
+            chunks = chunks or _divide(stages, devices, name, "devices")
+        devices = devices or stages
+        if devices is None:
+            raise InputError("the number of devices is missing", hint="give a profile, or --devices")
+        made = placements.named(name, devices=devices, chunks=chunks)
+    _check(made, devices=devices, chunks=chunks, stages=stages)
+    return made
+
+
+def _owners(placement: str | Sequence[int]) -> tuple[int, ...]:
+    try:
+        owners = tuple(int(owner) for owner in (placement.split(",") if isinstance(placement, str) else placement))
+    except ValueError:
+        raise InputError(
+            f"placement {placement!r} is not a list of device numbers", hint="write it as 0,1,1,0"
+        ) from None
+    if max(owners, default=0) >= len(owners):
+        raise InputError(f"the placement names device {max(owners)}, but has only {len(owners)} stages")
+    return owners
+
+
+def _divide(stages: int, parts: int, name: str, what: str) -> int:
+    whole, rest = divmod(stages, parts)
+    if rest or not whole:
+        raise InputError(
+            f"{stages} stages cannot be placed as a {name} with {parts} {what}",
+            code="stage-count",
+            hint="stages = devices x chunks",
+        )
+    return whole
+
+
+def _check(placement: Placement, *, devices: int | None, chunks: int | None, stages: int | None) -> None:
+    """The placement is what the other numbers say."""
+    if devices is not None and placement.devices != devices:
+        raise InputError(f"the placement {placement} is for {placement.devices} devices, not {devices}")
+    if chunks is not None and any(len(held) != chunks for held in placement.copies) and not placement.bidirectional:
+        raise InputError(f"the placement {placement} does not put {chunks} chunks on every device")
+    if stages is not None and placement.stages != stages:
+        raise InputError(
+            f"the profile has {stages} stages, but a {placement.kind} placement on {placement.devices} devices "
+            f"has {placement.stages}",
+            code="stage-count",
+            hint="stages = devices x chunks (bidirectional: stages = devices)",
+        )
+
+
+def problem(
+    profile: Profile | str | os.PathLike[str],
+    *,
+    microbatches: int,
+    placement: PlacementLike | None = None,
+    devices: int | None = None,
+    chunks: int | None = None,
+    memory_cap: float | Sequence[float] | None = None,
+    objective: str = "makespan",
+    backward: str = "any",
+    schedule: str = "auto",
+) -> Problem:
+    """The problem that a request means. Raises InputError when its parts do not fit each other."""
+    costs = as_profile(profile)
+    where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule, stages=len(costs.stages))
+    cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
+    return Problem(costs, where, microbatches, cap, objective, backward)
+
+
+def as_profile(profile: Profile | str | os.PathLike[str]) -> Profile:
+    """A profile, or the one in a file. Raises InputError when the file cannot be understood."""
+    return profile if isinstance(profile, Profile) else Profile.load(profile)
