@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..operation import Pair
+from ..operation import parts
 from ..simulation import Timeline
 from . import style
 
@@ -54,7 +54,8 @@ def draw(timeline: Timeline, *, format: str) -> bytes:
 
 
 def _draw_lanes(figure: Figure, axes: Axes, timeline: Timeline) -> None:
-    """One lane per device, one box per step, the micro-batch's number where it fits."""
+    """One lane per device, one box per operation (the forward of a pair above its backward), the micro-batch's number
+    where it fits."""
     from matplotlib.patches import Rectangle
 
     problem = timeline.problem
@@ -63,37 +64,28 @@ def _draw_lanes(figure: Figure, axes: Axes, timeline: Timeline) -> None:
     for device, order in enumerate(timeline.schedule.orders):
         for step, start, end in zip(order, timeline.starts[device], timeline.ends[device], strict=True):
             left, width = start - begin, end - start
-            colour = style.colour(problem, device, step)
-            boxes = [(0.0, 0.9, colour)]
-            if isinstance(step, Pair):
-                halves = (style.colour(problem, device, part) for part in (step.forward, step.backward))
-                boxes = [(0.45 * row, 0.45, half) for row, half in zip((1, 0), halves, strict=True)]
-            for low, height, fill in boxes:
-                axes.add_patch(
-                    Rectangle((left, device - 0.45 + low), width, height, facecolor=fill, edgecolor="white", lw=0.4)
-                )
-            text = style.label(step)
-            size = min(7.5, (width / per_point - 1) / (0.65 * len(text)))
-            if size >= _SMALLEST:
-                middle = left + width / 2
-                axes.text(middle, device, text, ha="center", va="center", fontsize=size, color=style.ink(colour))
+            boxes = parts(step)
+            height = 0.9 / len(boxes)
+            for row, operation in enumerate(boxes):
+                colour = style.colour(problem, device, operation)
+                top = device - 0.45 + row * height
+                axes.add_patch(Rectangle((left, top), width, height, facecolor=colour, edgecolor="white", lw=0.4))
+                text = style.label(operation)
+                size = min(7.5, (width / per_point - 1) / (0.65 * len(text)))
+                if size >= _SMALLEST:
+                    middle = (left + width / 2, top + height / 2)
+                    axes.annotate(text, middle, ha="center", va="center", fontsize=size, color=style.ink(colour))
     axes.set(ylim=(problem.devices - 0.4, -0.6), ylabel="device", yticks=range(problem.devices))
     axes.set_facecolor("#f2f2f2")
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
     kinds = {style.kind(step) for order in timeline.schedule.orders for step in order}
-    entries = style.legend(problem, kinds)
+    entries = [entry for entry in style.legend(problem, kinds) if entry[0] != "pair"]
     handles = [Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[kind]) for kind, _ in entries]
-    names = [f"{kind}  {meaning}" if kind != "pair" else meaning for kind, meaning in entries]
-    figure.legend(
-        handles,
-        names,
-        loc="outside lower center",
-        ncols=len(handles),
-        frameon=False,
-        handlelength=1.2,
-    )
+    names = [f"{kind}  {meaning}" for kind, meaning in entries]
+    place = "outside lower center"
+    figure.legend(handles, names, loc=place, ncols=len(handles), frameon=False, handlelength=1.2)
     unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
     ratio = timeline.bubble_ratio(timeline.makespan)
     axes.set_title(
@@ -121,6 +113,7 @@ def _draw_memory(axes: Axes, timeline: Timeline) -> None:
     time = f"time{time_unit}; {style.transfer_text(problem)}"
     axes.set(xlim=(0, timeline.makespan or 1), ylabel=f"memory{memory_unit}", xlabel=time)
     axes.set_ylim(bottom=0)
+    axes.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
     axes.legend(loc="lower center", ncols=3, frameon=False, fontsize=7, handlelength=1.5)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

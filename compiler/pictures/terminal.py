@@ -89,7 +89,8 @@ def _block(timeline: Timeline, device: int, step: Step, width: int, coloured: bo
         if parts(step)[0].microbatch % 2:  # so that neighbours can be told apart
             colour = style.lighter(colour, 0.16)
         shown = number if len(number) <= width else ""
-        return shown.center(width), Style(color=style.ink(colour), bgcolor=colour)
+        margin = " " * max(0, (width - len(shown)) // 2)
+        return f"{margin}{shown}".ljust(width), Style(color=style.ink(colour), bgcolor=colour)
     letters = "P" if style.kind(step) == "pair" else style.kind(step)
     named = f"{letters}{number}"
     shown = named if len(named) < width else letters

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 
-from .compiler.certificate import Certificate
 from .compiler.interchange import Judgement, read_schedule, verify_file
 from .compiler.plan import Plan
 from .compiler.profile import Profile
-from .request import PlacementLike, as_profile, problem
+from .compiler.simulation import simulate
+from .compiler.verification import require_valid
+from .request import PlacementLike, as_profile, make_problem
+
+BOUND_SECONDS = 5.0
+"""How long a bound is sought, at most, for a schedule that is not searched for."""
 
 
 def compile(
@@ -42,7 +47,7 @@ def compile(
     from .solver.search import search
 
     return search(
-        problem(
+        make_problem(
             profile,
             microbatches=microbatches,
             placement=placement,
@@ -101,15 +106,17 @@ def lower(
     placement: PlacementLike | None = None,
     memory_cap: float | Sequence[float] | None = None,
 ) -> Plan:
-    """Make a plan of a schedule file, as it stands: the order on every device is kept.
+    """Make a plan of a schedule file, as it stands: the order on every device is kept, and a lower bound tells how far
+    it is from the best.
 
     The arguments are those of `verify`. Raises InputError when the file cannot be understood, InvalidScheduleError
     when the schedule is invalid.
     """
+    from .solver.bounds import best_bound
+
     read = read_schedule(path, dialect=dialect, microbatches=microbatches, placement=placement)
-    costs = None if profile is None else as_profile(profile)
-    return Plan.build(read.problem(costs, memory_cap=memory_cap), read.schedule, NO_BOUND)
-
-
-NO_BOUND = Certificate(lower_bound=0.0, name="none", proof="checked")
-"""The certificate of a plan for which nobody has looked for a bound."""
+    problem = read.problem(None if profile is None else as_profile(profile), memory_cap=memory_cap)
+    require_valid(problem, read.schedule)
+    value = simulate(problem, read.schedule).value
+    certificate = best_bound(problem, incumbent=value, deadline=time.monotonic() + BOUND_SECONDS)
+    return Plan.build(problem, read.schedule, certificate)

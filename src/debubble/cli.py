@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from .commands import compare, compile, export, lower, show, verify
+from .commands import compare, compile, export, lower, run, show, verify
 from .commands.output import print_json
 from .compiler.errors import DebubbleError, InfeasibleError, InputError, InvalidScheduleError
 
@@ -28,7 +28,7 @@ def group() -> None:
     """Compile, verify and run pipeline-parallel training schedules."""
 
 
-for module in (compile, verify, lower, export, show, compare):
+for module in (compile, verify, lower, export, show, compare, run):
     group.add_command(module.command)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import time
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,21 +12,27 @@ import msgspec
 from .compiler.errors import InputError
 from .compiler.named import NAMED, PLACEMENTS, named_schedule
 from .compiler.placement import Placement
-from .compiler.plan import Plan
 from .compiler.problem import Problem
 from .compiler.profile import Memory, Profile, Stage
 from .compiler.simulation import Timeline, simulate
 from .request import place
+from .solver.bounds import best_bound
+from .solver.search import search
+
+BOUND_SECONDS = 5.0
+"""How long a bound is sought, at most, on each placement but the problem's own."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One schedule of a comparison: a named one, or what the "search" found. `lower_bound` holds for every schedule on
-    its placement."""
+    """One schedule of a comparison: a named one, or what the "search" found.
+
+    `lower_bound` holds for every schedule on the same placement that keeps the caps.
+    """
 
     name: str
     timeline: Timeline
-    lower_bound: float | None
+    lower_bound: float
 
     @property
     def fits(self) -> bool:
@@ -35,8 +41,8 @@ class Row:
 
     @property
     def gap(self) -> float | None:
-        """(value - bound) / bound; None without a bound."""
-        return max(0.0, self.timeline.value / self.lower_bound - 1) if self.lower_bound else None
+        """(value - bound) / bound; None over the caps, where the bound says nothing, and when nothing takes time."""
+        return max(0.0, self.timeline.value / self.lower_bound - 1) if self.fits and self.lower_bound else None
 
     def as_json(self) -> dict[str, Any]:
         timeline = self.timeline
@@ -56,25 +62,25 @@ class Row:
         }
 
 
-def compare(problem: Problem, search: Callable[..., Plan], **options: Any) -> list[Row]:
+def compare(problem: Problem, **options: Any) -> list[Row]:
     """Every named schedule that exists for these devices, and what the search finds on the problem's own placement.
 
-    Best first, those over the caps last. `search` is called as `solver.search.search` is, with the `options`.
+    Best first, those over the caps last. The `options` are those of `solver.search.search`. On other placements than
+    the problem's own, a bound is sought for some seconds.
     """
-    rows = [_found("search", search(problem, **options))]
+    plan = search(problem, **options)
+    bounds = {problem.placement: plan.certificate.lower_bound}
+    rows = [Row("search", plan.timeline, bounds[problem.placement])]
     for name in NAMED:
         try:
             own = on_placement(problem, PLACEMENTS.get(name, "linear"))
-            schedule = named_schedule(name, own)
+            timeline = simulate(own, named_schedule(name, own))
         except InputError:
             continue
-        row = Row(name, simulate(own, schedule), None)
-        rows.append(_found(name, search(own, schedule=name, **options)) if row.fits else row)
+        if own.placement not in bounds:
+            bounds[own.placement] = best_bound(own, deadline=time.monotonic() + BOUND_SECONDS).lower_bound
+        rows.append(Row(name, timeline, bounds[own.placement]))
     return sorted(rows, key=lambda row: (not row.fits, row.timeline.value))
-
-
-def _found(name: str, plan: Plan) -> Row:
-    return Row(name, plan.timeline, plan.certificate.lower_bound)
 
 
 def on_placement(problem: Problem, name: str) -> Problem:

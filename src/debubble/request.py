@@ -94,7 +94,7 @@ def _check(placement: Placement, *, devices: int | None, chunks: int | None, sta
         )
 
 
-def problem(
+def make_problem(
     profile: Profile | str | os.PathLike[str],
     *,
     microbatches: int,

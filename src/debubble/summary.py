@@ -75,4 +75,5 @@ def against(timeline: Timeline, other: Timeline) -> str:
     saved = 1 - timeline.value / other.value if other.value else 0.0
     theirs, ours = (amount(max(each.peak_memory), memory) for each in (other, timeline))
     change = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'} time"
-    return f"{other.schedule.method} takes {amount(other.value, time)} and holds {theirs}; this takes {change} and holds {ours}"
+    name = other.schedule.method
+    return f"{name} takes {amount(other.value, time)} and holds {theirs}; this takes {change} and holds {ours}"

@@ -13,7 +13,7 @@ from ..compiler.errors import InputError
 from ..compiler.placement import NAMES
 from ..compiler.problem import BACKWARDS, OBJECTIVES, Problem
 from ..compiler.profile import Profile
-from ..request import place, problem
+from ..request import make_problem, place
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -154,7 +154,7 @@ def read_problem(
                 f"two profiles: the file {profiles[0]} and the costs of {', '.join(given)}", code="two-profiles"
             )
         profile = Profile.load(profiles[0])
-        return problem(profile, placement=placement, devices=devices, chunks=chunks, schedule=schedule, **rest)
+        return make_problem(profile, placement=placement, devices=devices, chunks=chunks, schedule=schedule, **rest)
     if forward is None or backward_input is None or backward_weight is None:
         missing = [option for option, value in list(costs.items())[:3] if value is None]
         raise InputError(f"no profile: give a file, or {', '.join(missing)}", code="no-profile")
@@ -167,7 +167,7 @@ def read_problem(
         comm=comm or 0.0,
         memory=memory or (1.0, 0.0, -1.0),
     )
-    return problem(profile, placement=where, **rest)
+    return make_problem(profile, placement=where, **rest)
 
 
 def check_writable(path: str | None) -> None:

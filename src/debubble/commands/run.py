@@ -1,1 +1,53 @@
 """`debubble run`: execute a plan on real processes."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+import click
+
+from ..compiler.errors import InputError
+from ..compiler.plan import Plan
+from ..runtime import RunResult, run
+from ..summary import amount
+from .options import Numbers, json_option
+from .output import print_json, print_table, print_text
+
+
+@click.command("run")
+@click.argument("plan", metavar="PLAN.json")
+@click.option("--model", metavar="FILE.py:FUNCTION", required=True, help="Returns a debubble.runtime.Workload.")
+@click.option("--steps", type=int, default=1, show_default=True, help="How many global batches to train on.")
+@click.option("--check", is_flag=True, help="Compare loss and gradients with a single-process run.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the weights and the data.")
+@click.option("--timeout", type=Numbers(), default=300.0, show_default=True, help="Seconds without progress.")
+@json_option
+def command(plan: str, model: str, steps: int, check: bool, seed: int, timeout: float, as_json: bool) -> int:
+    """Run a plan: one process per device, on this machine or as torchrun and SLURM started them."""
+    if find_spec("torch") is None:
+        raise InputError("running needs torch", code="missing-package", hint="pip install 'debubble[torch]'")
+    loaded = Plan.load(plan)
+    result = run(loaded, model, steps=steps, check=check, seed=seed, timeout=timeout)
+    if result is None:  # a rank other than 0
+        return 0
+    if not result.ok:
+        sys.stderr.write("error: losses or gradients differ from those of a single-process run\n")
+    if as_json:
+        print_json(result.as_json())
+    else:
+        _print(loaded, result)
+    return 0 if result.ok else 1
+
+
+def _print(plan: Plan, result: RunResult) -> None:
+    steps = zip(result.losses, result.step_seconds, strict=True)
+    print_table(["step", "loss", "seconds"], [[str(i), f"{loss:.6f}", f"{s:.3f}"] for i, (loss, s) in enumerate(steps)])
+    print_text("")
+    if result.gradient_error is not None:
+        verdict = "agree" if result.ok else "DIFFER"
+        error = f"largest relative error of a gradient {result.gradient_error:.1e}"
+        print_text(f"check        losses and gradients {verdict} with a single-process run; {error}")
+    print_text(f"predicted    {amount(result.predicted_step, plan.problem.profile.time_unit)} a step, by the profile")
+    peaks = " ".join(f"{peak / 2**20:.1f}" for peak in result.peak_memory)
+    print_text(f"peak memory  {peaks} MiB by device")
