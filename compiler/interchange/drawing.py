@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from ..diagnostic import MAX_OF_A_KIND, Report
@@ -17,6 +19,7 @@ MAX_CELLS = 8_000_000
 """Files with more entries than this are refused."""
 MAX_DEVICES = 2**16
 _LONGEST_SHOWN = 40
+_NAME = re.compile(r"\b(\d+)(BW|B)(\d+)\b", re.ASCII)
 
 
 class Communication(NamedTuple):
@@ -55,6 +58,10 @@ class Row:
             self.first_cell = cell
         self.end_cell = cell + 1
 
+    def at(self, device: int, place: int) -> dict[str, int | None]:
+        """Where an entry stands, for a diagnostic."""
+        return {"device": device, "line": self.lines[place], "column": self.columns[place]}
+
     @property
     def draws_idle(self) -> bool:
         return self.end_cell > len(self.items)
@@ -62,15 +69,25 @@ class Row:
 
 @dataclass
 class Drawing:
-    """A whole file: one row per device, what its comments state, and what is wrong with its letters."""
+    """A whole file: one row per device, what its comments state, and what is wrong with its letters.
+
+    `letters` says how the file writes a kind of operation that it does not write as debubble does.
+    """
 
     dialect: str
+    letters: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     placement: str | None = None
     microbatches: int | None = None
     report: Report = field(default_factory=Report)
 
-    @property
+    def spell(self, what: Item | str) -> str:
+        """An entry, or every operation named in a text, in the letters of the file."""
+        if not self.letters:
+            return str(what)
+        return _NAME.sub(lambda name: f"{name[1]}{self.letters.get(name[2], name[2])}{name[3]}", str(what))
+
+    @cached_property
     def communicates(self) -> bool:
         """True when the file says when to send and to receive."""
         verbs = (item.verb for row in self.rows for item in row.items if isinstance(item, Communication))

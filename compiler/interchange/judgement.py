@@ -16,7 +16,9 @@ from ..problem import Problem
 from ..profile import Profile
 from ..schedule import Schedule
 from ..simulation import Timeline, execute
+from ..streams import verify_streams
 from ..verification import verify
+from .communication import spell
 from .inference import placed
 from .reader import ReadSchedule, read_schedule
 
@@ -115,7 +117,8 @@ class Judgement:
         before = diagnostic.column - 1 - start
         token = window[before:].split(",")[0].split(" ")[0]
         number = str(diagnostic.line)
-        return f"{head}\n  --> {place}\n {number} | {window}\n {' ' * len(number)} | {' ' * before}{'^' * max(1, len(token))}"
+        caret = " " * before + "^" * max(1, len(token))
+        return f"{head}\n  --> {place}\n {number} | {window}\n {' ' * len(number)} | {caret}"
 
 
 def verify_file(
@@ -154,14 +157,27 @@ def _judge(
     transfers: str,
     forward_only: bool,
 ) -> Judgement:
-    report, schedule = Report(), read.schedule
-    report.merge(read.report)
-    timeline = None
+    schedule = read.schedule
+    located, timeline = Report(), None
+
+    def take(report: Report, in_streams: bool = False) -> None:
+        located.merge(
+            Report(
+                [read.locate(diagnostic, in_streams=in_streams) for diagnostic in report.errors],
+                [read.locate(diagnostic, in_streams=in_streams) for diagnostic in report.warnings],
+                report.counts,
+            )
+        )
+
+    take(read.report)
     if read.understood:
+        take(read.findings)
+    if read.understood and read.placement is not None:
         problem = read.problem(profile, memory_cap=memory_cap)
-        report.merge(verify(problem, schedule, forward_only=forward_only))
-        timeline = _timeline(problem, schedule, report)
-    located = Report([*map(read.locate, report.errors)], [*map(read.locate, report.warnings)], report.counts)
+        take(verify(problem, schedule, forward_only=forward_only))
+        if read.streams is not None:
+            take(verify_streams(problem, read.streams, transfers=transfers, spell=spell), in_streams=True)
+        timeline = _timeline(problem, schedule, located)
     numbers = {diagnostic.line for diagnostic in located.errors + located.warnings}
     return Judgement(
         read.source,

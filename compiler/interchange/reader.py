@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from .. import files
 from ..diagnostic import Diagnostic, Report
@@ -16,6 +18,7 @@ from ..problem import Problem
 from ..profile import Profile
 from ..schedule import Schedule
 from . import text, torch_csv
+from .communication import check_loss_order, check_whole_stages, streams_of
 from .drawing import MAX_BYTES, Communication, Drawing, lines
 from .inference import infer, placed
 
@@ -31,9 +34,10 @@ _SAMPLE = 2**16
 class ReadSchedule:
     """A schedule as a file has it.
 
-    `placement` is None when no placement gives what the devices execute; `report` holds what could not be understood
-    and the choices that reading made. `streams` are there when the file says when to send and to receive, and
-    `drawn_makespan` (one unit a cell) when it draws idle cells.
+    `report` holds what could not be understood and the choices that reading made; `findings` what is wrong with the
+    schedule beyond its order. `placement` is None when no placement gives what the devices execute. `streams` are
+    there when the file says when to send and to receive, and `drawn_makespan` (one unit a cell) when it draws idle
+    cells.
     """
 
     source: str
@@ -41,15 +45,20 @@ class ReadSchedule:
     schedule: Schedule
     placement: Placement | None
     microbatches: int
-    streams: tuple[Stream, ...] | None
-    drawn_makespan: float | None
     report: Report
+    findings: Report
     drawing: Drawing
     content: str
+    streams: tuple[Stream, ...] | None = None
+    origins: list[array[int]] | None = None
 
     @property
     def understood(self) -> bool:
         return self.report.valid
+
+    @property
+    def drawn_makespan(self) -> float | None:
+        return self.drawing.drawn_makespan
 
     @property
     def stages(self) -> int | None:
@@ -66,23 +75,32 @@ class ReadSchedule:
         Raises InputError with the first thing that was not understood, or when the profile does not fit.
         """
         if self.placement is None or not self.understood:
-            first = self.report.errors[0]
+            first = (self.report.errors or self.findings.errors)[0]
             raise InputError(first.message, code=first.code, source=self.source, line=first.line, column=first.column)
         if profile is None:
             profile = Profile.uniform(stages=self.placement.stages, forward=1, backward_input=1, backward_weight=1)
         cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
         return Problem(profile, self.placement, self.microbatches, cap)
 
-    def locate(self, diagnostic: Diagnostic) -> Diagnostic:
-        """The same diagnostic with the line and column of its operation, or the line of its device."""
-        if diagnostic.line is not None or diagnostic.device is None or diagnostic.device >= len(self.drawing.rows):
-            return diagnostic
-        row = self.drawing.rows[diagnostic.device]
-        if diagnostic.index is None:
-            return replace(diagnostic, line=row.line)
-        steps = [i for i, item in enumerate(row.items) if not isinstance(item, Communication)]
-        place = steps[diagnostic.index]
-        return replace(diagnostic, line=row.lines[place], column=row.columns[place])
+    def locate(self, diagnostic: Diagnostic, *, in_streams: bool = False) -> Diagnostic:
+        """The same diagnostic in the letters of the file, with the line and column of its operation.
+
+        Its index counts steps of the order, or instructions of the stream. Without one it gets its device's line.
+        """
+        device, index = diagnostic.device, diagnostic.index
+        operation = diagnostic.operation and self.drawing.spell(diagnostic.operation)
+        spelled = replace(diagnostic, message=self.drawing.spell(diagnostic.message), operation=operation)
+        if diagnostic.line is not None or device is None or device >= len(self.drawing.rows):
+            return spelled
+        row = self.drawing.rows[device]
+        if index is None:
+            return replace(spelled, line=row.line)
+        if in_streams and self.origins is not None:
+            place = self.origins[device][index]
+        else:
+            steps = (place for place, item in enumerate(row.items) if not isinstance(item, Communication))
+            place = next(islice(steps, index, None))
+        return replace(spelled, line=row.lines[place], column=row.columns[place])
 
     def excerpts(self, numbers: Collection[int | None]) -> dict[int, str]:
         """The lines of the file with these numbers."""
@@ -118,15 +136,22 @@ def read_schedule(
     report.merge(drawing.report)
     schedule = Schedule.of(
         ([item for item in row.items if isinstance(item, Operation | Pair)] for row in drawing.rows),
-        method="hand-written",
     )
+    findings = Report()
     if not any(schedule.orders):
         if report.valid:
             report.error("empty", "the file has no operation")
-        return ReadSchedule(source, dialect, schedule, None, 0, None, None, report, drawing, content)
-    found, counted = infer(schedule, report)
-    where, m = _stated(schedule, drawing, found, counted, placement, microbatches, report)
-    return ReadSchedule(source, dialect, schedule, where, m, None, drawing.drawn_makespan, report, drawing, content)
+        return ReadSchedule(source, dialect, schedule, None, 0, report, findings, drawing, content)
+    found, counted = infer(schedule, findings)
+    where, m = _stated(schedule, drawing, found, counted, placement, microbatches, report, findings)
+    streams, origins = None, None
+    if where is not None:
+        if drawing.communicates:
+            streams, origins = streams_of(drawing, where, m, findings)
+        check_whole_stages(drawing, where, findings)
+        if dialect in torch_csv.DIALECTS:
+            check_loss_order(drawing, where, findings)
+    return ReadSchedule(source, dialect, schedule, where, m, report, findings, drawing, content, streams, origins)
 
 
 def _stated(
@@ -137,11 +162,12 @@ def _stated(
     placement: str | Sequence[int] | Placement | None,
     microbatches: int | None,
     report: Report,
+    findings: Report,
 ) -> tuple[Placement | None, int]:
     """The placement and micro-batches to judge with: those stated by the caller, else by the file, else as found."""
     stated = microbatches if microbatches is not None else drawing.microbatches
     if stated is not None and stated != counted:
-        report.error(
+        findings.error(
             "microbatch-count", f"the file has {counted} micro-batches (0 to {counted - 1}), but {stated} are stated"
         )
     where = placement if placement is not None else drawing.placement
@@ -153,7 +179,7 @@ def _stated(
         report.error(error.code, str(error))
         return found, counted
     if (made.devices, made.stages) != (found.devices, found.stages):
-        report.error(
+        findings.error(
             "stage-count",
             f"the file has {found.stages} stages on {found.devices} devices, but the placement {made} has "
             f"{made.stages} on {made.devices}",

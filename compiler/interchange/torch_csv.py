@@ -43,10 +43,10 @@ def letters(text: str) -> tuple[str, Report]:
 
 def read(text: str, dialect: str) -> Drawing:
     """Read a file in the letters of `dialect`. What it cannot read is reported, with line and column."""
-    drawing = Drawing(dialect)
     kinds = _LETTERS[dialect]
     if dialect == "torch-legacy" and not re.search(r"\dW\d", text):
         kinds = {**kinds, "B": "BW"}
+    drawing = Drawing(dialect, letters={kind: letter for letter, kind in kinds.items() if letter != kind})
     blank = 0
     for number, line in lines(text):
         if not line.strip(" \t,"):

@@ -1,0 +1,207 @@
+"""Communication in torch's files: from SEND and RECV to instruction streams, and the actions on whole stages.
+
+`2SEND_F0` sends what 2F0 made to the owner of stage 3; `3RECV_F0` posts its receive there, without waiting. The
+computation that needs a value waits for it. `REDUCE_GRAD` sums the weight gradients of a stage, once, after the last.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from ..diagnostic import Report
+from ..instruction import Compute, Instruction, Receive, Send, Stream, Wait
+from ..operation import Operation, parts
+from ..placement import Placement
+from ..simulation import inputs
+from .drawing import Communication, Drawing
+
+_STEP = {"SEND_F": 1, "SEND_B": -1, "RECV_F": -1, "RECV_B": 1}
+"""Where the other stage of a transfer is."""
+
+
+def streams_of(
+    drawing: Drawing, placement: Placement, microbatches: int, report: Report
+) -> tuple[tuple[Stream, ...], list[array[int]]]:
+    """The stream of each device, and for each of its instructions the entry of the device's row it stands for.
+
+    What a device cannot send or receive is reported and left out.
+    """
+    streams, origins = [], []
+    for device, row in enumerate(drawing.rows):
+        stream: list[Instruction] = []
+        origin = array("I")
+        posted: set[Operation] = set()
+        for place, item in enumerate(row.items):
+            if not isinstance(item, Communication):
+                needs = [value for operation in parts(item) for value in inputs(operation, placement.stages)]
+                arriving = [value for value in needs if value in posted]
+                posted.difference_update(arriving)
+                stream.extend(map(Wait, arriving))
+                stream.append(Compute(item))
+            elif item.microbatch is not None:
+                fault = _fault(item, device, placement, microbatches)
+                if fault is not None:
+                    report.error(fault[0], f"{item}: {fault[1]}", operation=item, **row.at(device, place))
+                    continue
+                transfer = _transfer(item, placement.owners(item.microbatch, microbatches))
+                if isinstance(transfer, Receive):
+                    posted.add(transfer.value)
+                stream.append(transfer)
+            origin.extend([place] * (len(stream) - len(origin)))
+        streams.append(tuple(stream))
+        origins.append(origin)
+    return tuple(streams), origins
+
+
+def _fault(item: Communication, device: int, placement: Placement, microbatches: int) -> tuple[str, str] | None:
+    """Why this device cannot execute a SEND or RECV: a code and the reason."""
+    verb, stage, microbatch = item
+    assert microbatch is not None
+    if stage >= placement.stages:
+        return "stage-out-of-range", f"there is no stage {stage}, only 0 to {placement.stages - 1}"
+    if microbatch >= microbatches:
+        return "microbatch-out-of-range", f"micro-batch {microbatch} is out of range, there are 0 to {microbatches - 1}"
+    owners = placement.owners(microbatch, microbatches)
+    if owners[stage] != device:
+        return "wrong-device", f"stage {stage} belongs to device {owners[stage]}, not {device}"
+    other = stage + _STEP[verb]
+    if not 0 <= other < placement.stages:
+        return "no-peer", f"stage {stage} is the {'first' if other < 0 else 'last'}, there is nothing beyond it"
+    if owners[other] == device:
+        return "no-peer", f"stages {stage} and {other} are on the same device, so nothing is transferred"
+    return None
+
+
+def _transfer(item: Communication, owners: tuple[int, ...]) -> Send | Receive:
+    verb, stage, microbatch = item
+    assert microbatch is not None
+    other = stage + _STEP[verb]
+    if verb.startswith("SEND"):
+        return Send(Operation(verb[-1], stage, microbatch), owners[other])
+    return Receive(Operation(verb[-1], other, microbatch), owners[other], microbatch)
+
+
+def spell(instruction: Instruction) -> str:
+    """An instruction in the words of torch's files."""
+    if not isinstance(instruction, Send | Receive | Wait):
+        return str(instruction)
+    kind, stage, microbatch = instruction.value
+    if isinstance(instruction, Send):
+        return f"{stage}SEND_{kind}{microbatch}"
+    return f"{stage + 1 if kind == 'F' else stage - 1}RECV_{kind}{microbatch}"
+
+
+def check_whole_stages(drawing: Drawing, placement: Placement, report: Report) -> None:
+    """REDUCE_GRAD, UNSHARD and RESHARD, where the file has them.
+
+    Each stage that computes weight gradients is reduced once, after the last of them. A stage is unsharded while it
+    computes, and neither unsharded nor resharded twice.
+    """
+    verbs = {item.verb for row in drawing.rows for item in row.items if isinstance(item, Communication)}
+    if "REDUCE_GRAD" in verbs:
+        for device in range(len(drawing.rows)):
+            _check_reductions(drawing, placement, device, report)
+    elif drawing.communicates and any(
+        operation.kind in ("W", "BW")
+        for row in drawing.rows
+        for item in row.items
+        if not isinstance(item, Communication)
+        for operation in parts(item)
+    ):
+        report.warning(
+            "no-reduce",
+            "the file has no REDUCE_GRAD: torch would then neither scale the gradients by the number of micro-batches "
+            "nor reduce them over data-parallel replicas",
+        )
+    if "UNSHARD" in verbs or "RESHARD" in verbs:
+        report.warning("sharding", "UNSHARD and RESHARD are checked for their order; their time is not counted")
+        for device in range(len(drawing.rows)):
+            _check_shards(drawing, device, report)
+
+
+def _check_reductions(drawing: Drawing, placement: Placement, device: int, report: Report) -> None:
+    row = drawing.rows[device]
+    reduced: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for place, item in enumerate(row.items):
+        if not isinstance(item, Communication):
+            for operation in parts(item):
+                if operation.kind in ("W", "BW"):
+                    last[operation.stage] = place
+        elif item.verb == "REDUCE_GRAD":
+            at = row.at(device, place)
+            owner = placement.down[item.stage] if item.stage < placement.stages else None
+            if owner is None:
+                text = f"{item}: there is no stage {item.stage}, only 0 to {placement.stages - 1}"
+                report.error("stage-out-of-range", text, operation=item, **at)
+            elif owner != device:
+                text = f"{item}: stage {item.stage} belongs to device {owner}, not {device}"
+                report.error("wrong-device", text, operation=item, **at)
+            elif item.stage in reduced:
+                text = f"{item}: the gradient of stage {item.stage} was reduced before"
+                report.error("extra-reduce", text, operation=item, **at)
+            else:
+                reduced[item.stage] = place
+    for stage, end in sorted(last.items()):
+        if stage not in reduced:
+            report.error(
+                "missing-reduce",
+                f"the gradient of stage {stage} is never reduced: there is no {stage}REDUCE_GRAD after its last "
+                f"weight gradient, {drawing.spell(row.items[end])}",
+                **row.at(device, end),
+            )
+        elif reduced[stage] < end:
+            report.error(
+                "early-reduce",
+                f"{stage}REDUCE_GRAD comes before {drawing.spell(row.items[end])} and misses its weight gradient",
+                operation=f"{stage}REDUCE_GRAD",
+                **row.at(device, reduced[stage]),
+            )
+
+
+def _check_shards(drawing: Drawing, device: int, report: Report) -> None:
+    row = drawing.rows[device]
+    whole: set[int] = set()
+    for place, item in enumerate(row.items):
+        at = row.at(device, place)
+        if isinstance(item, Communication):
+            if item.verb == "UNSHARD":
+                if item.stage in whole:
+                    text = f"{item}: stage {item.stage} is unsharded already"
+                    report.error("extra-unshard", text, operation=item, **at)
+                whole.add(item.stage)
+            elif item.verb == "RESHARD":
+                if item.stage not in whole:
+                    text = f"{item}: stage {item.stage} is not unsharded"
+                    report.error("extra-reshard", text, operation=item, **at)
+                whole.discard(item.stage)
+        else:
+            for operation in parts(item):
+                if operation.stage not in whole:
+                    text = f"{drawing.spell(item)}: stage {operation.stage} computes while it is sharded"
+                    report.error("sharded", text, operation=drawing.spell(item), **at)
+
+
+def check_loss_order(drawing: Drawing, placement: Placement, report: Report) -> None:
+    """torch keeps the losses of the last stage in the order of its forwards and takes them by micro-batch number.
+
+    Where forwards of the last stage leave the order of the numbers, backwards start from another micro-batch's loss.
+    """
+    for device, row in enumerate(drawing.rows):
+        expected = 0
+        for place, item in enumerate(row.items):
+            if isinstance(item, Communication):
+                continue
+            for operation in parts(item):
+                if operation.kind != "F" or operation.stage != placement.stages - 1:
+                    continue
+                if operation.microbatch != expected:
+                    name = drawing.spell(item)
+                    message = (
+                        f"{name}: the last stage takes its forwards out of order (micro-batch {expected} is "
+                        "next), and torch gives a backward the loss of the forward that came at its number"
+                    )
+                    say = report.error if drawing.communicates else report.warning
+                    say("loss-order", message, operation=name, **row.at(device, place))
+                    return
+                expected += 1
