@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -38,7 +39,7 @@ def verify(problem: Problem, schedule: Schedule, *, forward_only: bool = False) 
     _check_duplicates(table, places, report)
     _check_devices(problem, table, in_range, report)
     missing = _check_complete(problem, table, places, report, forward_only)
-    late = _check_local_order(problem, table, places, report)
+    late = _check_local_order(problem, table, places, in_range, report)
     if bool(in_range.all()):
         if not report.has("backward-in-forward-only"):
             _check_deadlock(problem, schedule, table, places, missing + late, report)
@@ -72,10 +73,24 @@ class _Places:
         repeated = np.delete(present, first)
         return cls({kind: rows[number] for number, kind in enumerate(KINDS)}, repeated)
 
-    @property
+    @cached_property
     def gradients(self) -> Rows:
         """The row that makes the gradient which a stage sends back: its BW, or else its B."""
         return np.where(self.rows["BW"] >= 0, self.rows["BW"], self.rows["B"])
+
+    def consumer(self, operation: Operation) -> int:
+        """A row that needs the result of an operation, or -1."""
+        kind, stage, microbatch = operation
+        found = []
+        if kind == "F":
+            found.append(self.gradients[stage, microbatch])
+            if stage + 1 < len(self.rows["F"]):
+                found.append(self.rows["F"][stage + 1, microbatch])
+        elif kind != "W":
+            found.append(self.rows["W"][stage, microbatch])
+            if stage > 0:
+                found.append(self.gradients[stage - 1, microbatch])
+        return max(map(int, found), default=-1)
 
 
 def _check_pairs(schedule: Schedule, report: Report) -> None:
@@ -146,9 +161,12 @@ def _check_complete(
     def missing(kind: str, cells: Rows, what: str = "") -> None:
         found = [Operation(kind, int(stage), int(microbatch)) for stage, microbatch in np.argwhere(cells)]
         for operation in found[:MAX_OF_A_KIND]:
-            name = what.format(*operation[1:]) if what else str(operation)
-            device = problem.device(operation)
-            report.error("missing-operation", f"{name} is never executed", device=device, operation=operation)
+            message = f"{what.format(*operation[1:]) if what else operation} is never executed"
+            device, index = problem.device(operation), None
+            if (row := places.consumer(operation)) >= 0:
+                message += f", though {table.operation(row)} needs it"
+                device, index = int(table.device[row]), int(table.index[row])
+            report.error("missing-operation", message, operation=operation, device=device, index=index)
         report.count("missing-operation", len(found[MAX_OF_A_KIND:]))
         absent.extend(Operation("B" if kind == "BW" else kind, *operation[1:]) for operation in found)
 
@@ -192,23 +210,29 @@ def _check_complete(
     return absent
 
 
-def _dependencies(places: _Places) -> Iterator[tuple[Rows, Rows]]:
+def _dependencies(problem: Problem, table: Table, places: _Places, in_range: Rows) -> Iterator[tuple[Rows, Rows]]:
     """Rows and the rows they need, -1 where nothing makes it, rule by rule (see `simulation.inputs`)."""
     forward, gradients = places.rows["F"], places.gradients
-    yield forward[1:], forward[:-1]
-    for kind in ("B", "BW"):
-        yield places.rows[kind], forward
-        yield places.rows[kind][:-1], gradients[1:]
-    yield places.rows["W"], places.rows["B"]
+    is_forward, is_weight = table.kind == NUMBER["F"], table.kind == NUMBER["W"]
+    is_backward = in_range & ~is_forward & ~is_weight
+    for selected, made, offset in (
+        (in_range & is_forward & (table.stage > 0), forward, -1),
+        (is_backward, forward, 0),
+        (is_backward & (table.stage < problem.stages - 1), gradients, 1),
+        (in_range & is_weight, gradients, 0),
+    ):
+        rows = np.flatnonzero(selected)
+        yield rows, made[table.stage[rows] + offset, table.microbatch[rows]]
 
 
-def _check_local_order(problem: Problem, table: Table, places: _Places, report: Report) -> list[Operation]:
+def _check_local_order(
+    problem: Problem, table: Table, places: _Places, in_range: Rows, report: Report
+) -> list[Operation]:
     """On its own device, an operation comes after what it needs. Returns the values that come too late."""
     early: list[Rows] = []
     late: list[Rows] = []
-    for rows, needs in _dependencies(places):
-        exist = (rows >= 0) & (needs >= 0)
-        row, need = rows[exist], needs[exist]
+    for rows, needs in _dependencies(problem, table, places, in_range):
+        row, need = rows[needs >= 0], needs[needs >= 0]
         bad = (table.device[row] == table.device[need]) & (table.index[need] >= table.index[row])
         early.append(row[bad])
         late.append(need[bad])

@@ -7,6 +7,7 @@ computation that needs a value waits for it. `REDUCE_GRAD` sums the weight gradi
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 
 from ..diagnostic import Report
 from ..instruction import Compute, Instruction, Receive, Send, Stream, Wait
@@ -14,6 +15,7 @@ from ..operation import Operation, parts
 from ..placement import Placement
 from ..simulation import inputs
 from .drawing import Communication, Drawing
+from .torch_csv import step_text
 
 _STEP = {"SEND_F": 1, "SEND_B": -1, "RECV_F": -1, "RECV_B": 1}
 """Where the other stage of a transfer is."""
@@ -89,6 +91,33 @@ def spell(instruction: Instruction) -> str:
     if isinstance(instruction, Send):
         return f"{stage}SEND_{kind}{microbatch}"
     return f"{stage + 1 if kind == 'F' else stage - 1}RECV_{kind}{microbatch}"
+
+
+def write(streams: Sequence[Stream]) -> str:
+    """The CSV with communication, in today's letters, of the streams of a plan.
+
+    torch waits by itself where a value is used, so waits have no cell; groups are left out, which is safe because the
+    lowering has put all transfers in one order.
+    """
+    rows = []
+    for stream in streams:
+        last = {
+            operation.stage: index
+            for index, instruction in enumerate(stream)
+            if isinstance(instruction, Compute)
+            for operation in parts(instruction.step)
+            if operation.kind in ("W", "BW")
+        }
+        cells = []
+        for index, instruction in enumerate(stream):
+            if isinstance(instruction, Compute):
+                cells.append(step_text(instruction.step))
+                done = {operation.stage for operation in parts(instruction.step)}
+                cells.extend(f"{stage}REDUCE_GRAD" for stage in sorted(done) if last.get(stage) == index)
+            elif isinstance(instruction, Send | Receive):
+                cells.append(spell(instruction))
+        rows.append(",".join(cells) + "\n")
+    return "".join(rows)
 
 
 def check_whole_stages(drawing: Drawing, placement: Placement, report: Report) -> None:

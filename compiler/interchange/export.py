@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import InputError
 from ..plan import Plan
-from . import text, torch_csv
+from . import communication, text, torch_csv
 
 FORMATS = ("torch-csv", "torch-comms-csv", "text")
 
@@ -20,4 +20,4 @@ def export(plan: Plan, format: str) -> str:
         return text.write(plan.schedule, plan.problem)
     if plan.problem.placement.bidirectional:
         raise InputError("torch's CSV has one device per stage, so it cannot hold a bidirectional plan")
-    return torch_csv.write(plan.schedule)
+    return communication.write(plan.streams) if format == "torch-comms-csv" else torch_csv.write(plan.schedule)

@@ -16,13 +16,17 @@ from ..problem import Problem
 from ..profile import Profile
 from ..schedule import Schedule
 from ..simulation import Timeline, execute
-from ..streams import verify_streams
+from ..streams import TRANSFERS, verify_streams
 from ..verification import verify
 from .communication import spell
 from .inference import placed
 from .reader import ReadSchedule, read_schedule
 
 _WIDTH = 100
+_TRANSFERS = {
+    "rendezvous": "a send blocks until its receive is posted",
+    "buffered": "assumed that a send never blocks (--transfers rendezvous is safe without that)",
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Judgement:
 
     `understood` is False when the request or the file could not be read, rather than the schedule being wrong.
     `timeline` is there when the schedule can be executed at all. `excerpts` holds the lines of the file that
-    diagnostics point into.
+    diagnostics point into. `transfers` is the assumption its sends and receives were judged under, if it has any.
     """
 
     source: str
@@ -43,6 +47,7 @@ class Judgement:
     microbatches: int | None = None
     timeline: Timeline | None = None
     drawn_makespan: float | None = None
+    transfers: str | None = None
     excerpts: dict[int, str] | None = None
 
     @property
@@ -89,6 +94,8 @@ class Judgement:
             f"{self.source}: {verdict} ({self.dialect}; {self.devices} devices, {self.stages} stages, "
             f"{self.microbatches} micro-batches)"
         ]
+        if self.transfers is not None:
+            lines.append(f"  transfers    {self.transfers}: {_TRANSFERS[self.transfers]}")
         if self.timeline is not None:
             ratio = self.timeline.bubble_ratio(self.timeline.makespan)
             drawn = "" if self.drawn_makespan is None else f", drawn as {self.drawn_makespan:g}"
@@ -139,6 +146,8 @@ def verify_file(
     """
     source = os.fspath(path)
     try:
+        if transfers not in TRANSFERS:
+            raise InputError(f"unknown transfers {transfers!r}", hint=f"one of {', '.join(TRANSFERS)}")
         if files.read_bytes(path).lstrip()[:1] == b"{":
             return _judge_plan(source, profile, microbatches, placement, memory_cap)
         read = read_schedule(path, dialect=dialect, microbatches=microbatches, placement=placement)
@@ -174,7 +183,12 @@ def _judge(
         take(read.findings)
     if read.understood and read.placement is not None:
         problem = read.problem(profile, memory_cap=memory_cap)
-        take(verify(problem, schedule, forward_only=forward_only))
+        if not forward_only and not any(operation.kind != "F" for _, operation in schedule.operations()):
+            report = verify(problem, schedule, forward_only=True)
+            report.error("no-backward", "the file has forwards only (hint: --forward-only judges it so)")
+        else:
+            report = verify(problem, schedule, forward_only=forward_only)
+        take(report)
         if read.streams is not None:
             take(verify_streams(problem, read.streams, transfers=transfers, spell=spell), in_streams=True)
         timeline = _timeline(problem, schedule, located)
@@ -189,6 +203,7 @@ def _judge(
         microbatches=read.microbatches or None,
         timeline=timeline,
         drawn_makespan=read.drawn_makespan,
+        transfers=None if read.streams is None else transfers,
         excerpts=read.excerpts(numbers),
     )
 

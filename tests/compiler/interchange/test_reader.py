@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from debubble.compiler.errors import InputError
 from debubble.compiler.interchange import ReadSchedule, read_schedule
 
