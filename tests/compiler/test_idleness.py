@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from itertools import pairwise
 
+import pytest
 from debubble.compiler import placement
 from debubble.compiler.arrival import arrivals
 from debubble.compiler.errors import InputError
@@ -16,6 +15,8 @@ from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import Timeline, peak_memory, simulate
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def _gaps(timeline: Timeline) -> list[list[Gap]]:
@@ -111,7 +112,7 @@ def test_busy_and_idle_time_make_up_the_makespan(timeline: Timeline) -> None:
     for device, found in enumerate(_gaps(timeline)):
         idle = sum(gap.length for gap in found)
         assert idle + timeline.busy[device] == pytest.approx(timeline.makespan)
-        assert all(a.end <= b.start for a, b in zip(found, found[1:], strict=False))
+        assert all(a.end <= b.start for a, b in pairwise(found))
 
 
 @settings(derandomize=True, deadline=None, max_examples=80)
