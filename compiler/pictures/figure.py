@@ -39,8 +39,7 @@ def draw(timeline: Timeline, *, format: str) -> bytes:
     steps = sum(map(len, timeline.schedule.orders))
     if steps > MAX_STEPS:
         raise InputError(f"a figure of {steps} steps cannot be read; at most {MAX_STEPS} are drawn", code="too-large")
-    plain = {"font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "debubble"}
-    with rc_context(plain):
+    with rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "debubble"}):
         devices = timeline.problem.devices
         lanes, memory = 0.3 * devices, 1.1
         figure = Figure(figsize=(_INCHES, lanes + memory + 1.2), layout="constrained")
@@ -84,8 +83,7 @@ def _draw_lanes(figure: Figure, axes: Axes, timeline: Timeline) -> None:
     entries = [entry for entry in style.legend(problem, kinds) if entry[0] != "pair"]
     handles = [Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[kind]) for kind, _ in entries]
     names = [f"{kind}  {meaning}" for kind, meaning in entries]
-    place = "outside lower center"
-    figure.legend(handles, names, loc=place, ncols=len(handles), frameon=False, handlelength=1.2)
+    figure.legend(handles, names, loc="outside lower center", ncols=len(handles), frameon=False, handlelength=1.2)
     unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
     ratio = timeline.bubble_ratio(timeline.makespan)
     axes.set_title(

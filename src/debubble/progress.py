@@ -20,12 +20,12 @@ def search_progress(time_limit: float, time_unit: str = "") -> Iterator[Report |
     from rich.console import Console
     from rich.live import Live
 
-    line = _Line(time_limit, time_unit)
+    line = Line(time_limit, time_unit)
     with Live(line, console=Console(stderr=True), transient=True, refresh_per_second=5):
         yield line.report
 
 
-class _Line:
+class Line:
     """What the search has reported last, as text."""
 
     def __init__(self, time_limit: float, time_unit: str) -> None:

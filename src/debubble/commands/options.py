@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import click
 
@@ -16,6 +16,7 @@ from ..compiler.profile import Profile
 from ..request import make_problem, place
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Options: TypeAlias = list[Callable[[Any], Any]]
 
 
 class Numbers(click.ParamType):
@@ -62,7 +63,7 @@ cap_option = click.option(
     "--memory-cap", type=Cap(), help="The most memory a device may hold: one number, or one per device."
 )
 
-_PROBLEM = [
+_PROBLEM: Options = [
     click.argument("profiles", metavar="[PROFILE.json]", nargs=-1),
     click.option("--devices", type=int, help="Number of devices."),
     click.option("--forward", type=Numbers(), help="Duration of F of one stage, instead of a profile."),
@@ -87,12 +88,12 @@ _PROBLEM = [
         help="B and W apart, as one operation, or as the search likes.",
     ),
 ]
-_SEARCH = [
+_SEARCH: Options = [
     click.option("--backend", type=click.Choice(["cbc", "highs", "cp-sat"]), default="cbc", show_default=True),
     click.option("--time-limit", type=Numbers(), default=30.0, show_default=True, help="Seconds to search at most."),
     click.option("--seed", type=int, default=0, show_default=True),
 ]
-_SCHEDULE_FILE = [
+_SCHEDULE_FILE: Options = [
     click.argument("file", metavar="FILE"),
     click.option("--dialect", default="auto", show_default=True, metavar="auto|text|torch|torch-legacy"),
     click.option("--profile", metavar="PROFILE.json", help="The costs to judge with (default: F, B and W take 1)."),
@@ -117,7 +118,7 @@ def search_options(command: Command) -> Command:
     return _decorate(command, _SEARCH)
 
 
-def _decorate(command: Command, options: list[Callable[[Command], Command]]) -> Command:
+def _decorate(command: Command, options: Options) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
