@@ -27,6 +27,8 @@ class Rule:
     entry: Sequence[Sequence[int]] | None = None
     fused: frozenset[int] = frozenset()
     """Stages whose backwards are fused from the start; others split, unless only BW fits the cap."""
+    ahead: Sequence[int] | None = None
+    """By lane, how many forwards may be ahead of the backwards."""
     pairs: bool = False
     """Whether a ready F and a ready backward run as one overlapped pair."""
 
@@ -179,7 +181,7 @@ class _Run:
                 elif arrival < math.inf:
                     coming.append((priority[x], arrival))
             index = self.forwards[lane]
-            if index < len(entry):
+            if index < len(entry) and (rule.ahead is None or index - self.backwards[lane] < rule.ahead[lane]):
                 x = lane * depth + entry[index]
                 arrival = ready[x]
                 if arrival < math.inf and (priority[x] < least or forward < 0):
