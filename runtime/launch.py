@@ -1,0 +1,153 @@
+"""Launching: `run` starts the processes of a job on this machine, or joins the job that torchrun or SLURM started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..compiler.errors import InputError, RunError
+from ..compiler.plan import Plan
+from .job import Failure, Job, RunResult
+from .progress import OUTSIDE, create, describe, read, waits
+from .ranks import rank_from_environment
+
+GRACE = 2.0
+"""Seconds that the other processes get to report, after one has failed, before they are killed."""
+
+START = 60.0
+"""Seconds on top of the timeout until every rank has begun its first step: imports and building the model take long."""
+
+POLL = 0.05
+"""Seconds between two looks at the processes."""
+
+
+def run(
+    plan: Plan,
+    model: str,
+    *,
+    steps: int = 1,
+    check: bool = False,
+    seed: int = 0,
+    timeout: float = 300.0,
+) -> RunResult | None:
+    """Train the workload that `model` (FILE.py:FUNCTION) names for some steps of the plan.
+
+    Starts one process per device on this machine, on GPUs where there are enough, else on CPUs. In the environment of
+    torchrun or of a SLURM step it runs as the rank that it is given there, and the result is None on ranks other
+    than 0. With `check`, losses and gradients are compared with a single-process run. When a rank fails, or none gets
+    on for `timeout` seconds, every process is ended.
+    Raises InputError for what cannot be run, RunError that names rank and instruction when an execution failed.
+    """
+    if steps < 1:
+        raise InputError(f"the number of steps must be at least 1, not {steps}", code="bad-number")
+    rank = rank_from_environment()
+    with tempfile.TemporaryDirectory(prefix="debubble-") as directory:
+        place = Path(directory)
+        plan.save(place / "plan.json")
+        job = Job(plan=str(place / "plan.json"), model=model, steps=steps, check=check, seed=seed, timeout=timeout)
+        if rank is not None:
+            from .worker import train  # imports torch, which local processes do on their own
+
+            return train(job, rank)
+        (place / "job.json").write_bytes(msgspec.json.encode(job))
+        return _run_here(place, plan, timeout)
+
+
+def _run_here(place: Path, plan: Plan, timeout: float) -> RunResult:
+    processes: list[subprocess.Popen[bytes]] = []
+    for device in range(plan.problem.devices):
+        create(place / f"progress-{device}")
+    try:
+        processes.extend(_start(place, device) for device in range(plan.problem.devices))
+        _watch(place, plan, processes, timeout)
+        codes = [process.poll() for process in processes]
+    finally:
+        _stop(processes)
+    if any(codes):
+        _raise_failure(place, plan, codes)
+    return msgspec.json.decode((place / "result.json").read_bytes(), type=RunResult)
+
+
+def _start(place: Path, rank: int) -> subprocess.Popen[bytes]:
+    """Start one process. Its standard output goes to our standard error: results alone belong on ours."""
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if loopback is not None:
+        environment.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    return subprocess.Popen(
+        [sys.executable, "-m", "debubble.runtime.worker", str(place), str(rank)],
+        env=environment,
+        stdin=subprocess.PIPE,  # its end tells the process that we are gone
+        stdout=sys.stderr.fileno(),
+        start_new_session=True,  # Ctrl-C is for us; we end the processes
+    )
+
+
+def _watch(place: Path, plan: Plan, processes: Sequence[subprocess.Popen[bytes]], timeout: float) -> None:
+    """Return when all processes have ended, or GRACE seconds after one has failed.
+
+    Raises RunError when no rank gets on for `timeout` seconds.
+    """
+    failed_at = None
+    seen: list[tuple[int, int]] = []
+    seen_at = time.monotonic()
+    while True:
+        codes = [process.poll() for process in processes]
+        now = time.monotonic()
+        if all(code is not None for code in codes):
+            return
+        if any(codes):
+            failed_at = now if failed_at is None else failed_at
+            if now - failed_at > GRACE:
+                return
+        places = [read(place / f"progress-{rank}") for rank in range(len(processes))]
+        if places != seen:
+            seen, seen_at = places, now
+        elif now - seen_at > timeout + (START if (0, OUTSIDE) in places else 0):
+            raise RunError(f"no rank got on for {timeout:g} s: {_stuck(plan, places)}")
+        time.sleep(POLL)
+
+
+def _stuck(plan: Plan, places: Sequence[tuple[int, int]]) -> str:
+    """Where the ranks are, those first that do not wait for another one."""
+    ranks = sorted(range(len(places)), key=lambda rank: waits(plan, rank, places[rank][1]))
+    return "; ".join(describe(plan, rank, *places[rank]) for rank in ranks)
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Kill what still runs, with all it started."""
+    for process in processes:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    for process in processes:
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def _raise_failure(place: Path, plan: Plan, codes: Sequence[int | None]) -> None:
+    """Raise what ended the job: the first cause that a rank knew of, or the rank that died without a word."""
+    failures = {}
+    for rank in range(len(codes)):
+        report = place / f"failure-{rank}.json"
+        if report.exists():
+            failures[rank] = msgspec.json.decode(report.read_bytes(), type=Failure)
+    for failure in failures.values():
+        if not failure.consequence:
+            raise InputError(failure.message) if failure.bad_input else RunError(failure.message)
+    for rank, code in enumerate(codes):
+        if code and rank not in failures:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            raise RunError(f"{describe(plan, rank, *read(place / f'progress-{rank}'))}: the process {how}")
+    raise RunError(next(iter(failures.values())).message)

@@ -1,0 +1,312 @@
+"""The pipeline: an interpreter of one rank's instruction stream, and nothing else.
+
+Order is data (the plan), communication is instructions (put in by lowering), and what is left is execution: nothing
+here decides what comes first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..compiler.errors import InputError, RunError
+from ..compiler.instruction import Compute, Instruction, Receive, Reduce, Send, Wait
+from ..compiler.operation import Operation, parts
+from ..compiler.plan import Plan
+from .handshake import Form, Forms, agree, learn_forms
+from .memory import HeldMemory
+from .microbatch import Tensors, cut, seeded, shares
+from .progress import OUTSIDE, Progress, describe
+from .stage import Stage
+from .transport import Transport
+
+Keywords: TypeAlias = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
+"""Keyword inputs of the stages: the same for all, or made for each (stage, micro-batch)."""
+
+
+class Pipeline:
+    """Trains the stages of this rank as the plan says.
+
+    `stages` are this rank's modules by stage number, `loss_fn(output, target)` is the mean loss of a micro-batch.
+    Devices are ranks of `group` (None: the default group; a plan of one device needs none). With `seed`, every forward
+    draws its random numbers (dropout) from its own generator, so that they do not depend on the order of execution.
+    Before the first step all ranks compare the plan, the placement and the shapes; where they differ every rank
+    raises the same InputError. `progress` is told where the rank is.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        stages: Mapping[int, nn.Module],
+        loss_fn: Callable[[Any, Any], torch.Tensor],
+        group: dist.ProcessGroup | None = None,
+        *,
+        seed: int | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        problem = plan.problem
+        ranks = dist.get_world_size(group) if dist.is_initialized() else 1
+        if ranks != problem.devices:
+            raise InputError(
+                f"the plan is for {problem.devices} devices, but there are {ranks} ranks", code="rank-count"
+            )
+        self.plan = plan
+        self.losses: dict[int, torch.Tensor] = {}
+        """The losses of the last step by micro-batch, of those whose last stage is on this rank."""
+        self._m = problem.microbatches
+        self._last = problem.stages - 1
+        self._seed = seed
+        self._stages = {
+            number: Stage(number, module, loss_fn if number == self._last else None)
+            for number, module in stages.items()
+        }
+        self.transport = Transport(group, _channels(plan), _device(stages.values()))
+        self.rank = self.transport.rank
+        self._ready = False
+        self._steps = 0
+        self._progress: Progress = [0, OUTSIDE] if progress is None else progress
+        execute: dict[type[Instruction], Callable[[Any], None]] = {
+            Compute: self._compute,
+            Send: self._send,
+            Receive: self._receive,
+            Wait: self._wait,
+            Reduce: self._reduce,
+        }
+        self._program = [(execute[type(i)], i) for i in plan.streams[self.rank]]
+        split = [
+            op for i in plan.streams[self.rank] if isinstance(i, Compute) for op in parts(i.step) if op.kind == "B"
+        ]
+        self._split = {(stage, microbatch) for _, stage, microbatch in split}
+        self._reduced = [i.stage for i in plan.streams[self.rank] if isinstance(i, Reduce)]
+        self._earlier: dict[int, list[torch.Tensor | None]] = {}  # gradients of earlier steps, which are summed already
+        self._forms: dict[tuple[int, int], Forms] = {}
+        self._buffers: dict[Operation, Tensors] = {}
+        self._values: dict[Operation, Tensors] = {}
+        self._inputs: list[Tensors] | None = None
+        self._targets: list[Tensors] | None = None
+        self._weights: Sequence[float] = ()
+        self._keywords: Keywords = {}
+
+    def step(
+        self,
+        inputs: Any = None,
+        targets: Any = None,
+        *,
+        weights: Sequence[float] | None = None,
+        keywords: Keywords | None = None,
+    ) -> torch.Tensor:
+        """Train on one global batch: accumulate the gradients, and return the loss on every rank.
+
+        `inputs` are needed on ranks that own stage 0 and `targets` where the last stage is; both are cut into
+        micro-batches along the first dimension, sizes differing by at most one. The loss of the batch is the sum of
+        the micro-batches' losses times `weights`, by default their shares of the rows: the mean over the batch.
+        Gradients are scaled by that alone, once, and add to what the parameters hold; zeroing them is the caller's.
+        Raises RunError that names rank and instruction when anything fails on the way.
+        """
+        self._begin(inputs, targets, weights, {} if keywords is None else keywords)
+        progress = self._progress
+        progress[0] = self._steps
+        try:
+            with contextlib.ExitStack() as stack:
+                for stage in self._stages.values():
+                    stack.enter_context(stage.installed())
+                for number, (execute, instruction) in enumerate(self._program):
+                    progress[1] = number
+                    execute(instruction)
+            progress[1] = len(self._program)
+            loss = self._total_loss()
+        except Exception as error:
+            place = describe(self.plan, self.rank, progress[0], progress[1])
+            raise RunError(f"{place}: {_described(error)}") from error
+        self._steps += 1
+        progress[0], progress[1] = self._steps, OUTSIDE
+        return loss
+
+    def count_memory(self, memory: HeldMemory | None) -> None:
+        """Count what micro-batches hold from the next step on, or stop counting. It costs time."""
+        for stage in self._stages.values():
+            stage.memory = memory
+
+    def _begin(self, inputs: Any, targets: Any, weights: Sequence[float] | None, keywords: Keywords) -> None:
+        """Cut the batch; before the first step also the handshake and the buffers."""
+        trouble = None
+        self._keywords = keywords
+        try:
+            self._inputs = self._cut_inputs(inputs)
+            self._targets = self._cut_targets(targets, weights)
+        except InputError as error:
+            if self._ready:
+                raise
+            trouble = str(error)
+        if not self._ready:
+            agree(self.plan, self.transport, list(self._stages), trouble)
+            self._forms = learn_forms(self.plan, self.transport, self._try_forward, self._inputs)
+            self._buffers = _buffers(self.plan.streams[self.rank], self._forms, self.transport.device)
+            self._ready = True
+        self._values.clear()
+        self.losses = {}
+        for stage in self._reduced:
+            parameters = _trained(self._stages[stage].module)
+            self._earlier[stage] = [parameter.grad for parameter in parameters]
+            for parameter in parameters:
+                parameter.grad = None
+
+    def _cut_inputs(self, inputs: Any) -> list[Tensors] | None:
+        if 0 not in self._stages:
+            return None
+        if inputs is None:
+            raise InputError("this rank owns stage 0, so it needs the inputs")
+        return cut(inputs, self._m, "inputs")
+
+    def _cut_targets(self, targets: Any, weights: Sequence[float] | None) -> list[Tensors] | None:
+        if self._last not in self._stages:
+            return None
+        if targets is None:
+            raise InputError(f"this rank owns stage {self._last}, the last one, so it needs the targets")
+        found = cut(targets, self._m, "targets")
+        if weights is not None and len(weights) != self._m:
+            raise InputError(f"{len(weights)} weights for {self._m} micro-batches")
+        self._weights = shares(found) if weights is None else weights
+        return found
+
+    def _try_forward(self, stage: int, microbatch: int, inputs: Tensors) -> Tensors:
+        return self._stages[stage].try_forward(inputs, self._keywords_of(stage, microbatch), self.transport.device)
+
+    def _keywords_of(self, stage: int, microbatch: int) -> Mapping[str, Any]:
+        return self._keywords(stage, microbatch) if callable(self._keywords) else self._keywords
+
+    def _compute(self, instruction: Compute) -> None:
+        for operation in parts(instruction.step):
+            kind, stage, microbatch = operation
+            if kind == "F":
+                self._run_forward(stage, microbatch)
+            elif kind == "W":
+                self._stages[stage].backward_weight(microbatch)
+            else:
+                run = self._stages[stage].backward if kind == "BW" else self._stages[stage].backward_input
+                self._values[Operation("B", stage, microbatch)] = run(microbatch, self._gradients(stage, microbatch))
+
+    def _run_forward(self, stage: int, microbatch: int) -> None:
+        if stage > 0:
+            inputs = self._values.pop(Operation("F", stage - 1, microbatch))
+            differentiable = tuple(form.differentiable for form in self._forms[stage - 1, microbatch])
+        else:
+            assert self._inputs is not None  # _begin made sure
+            inputs = self._inputs[microbatch]
+            differentiable = (False,) * len(inputs)
+        target = self._targets[microbatch] if stage == self._last and self._targets is not None else None
+        with self._random(stage, microbatch):
+            outputs = self._stages[stage].forward(
+                microbatch,
+                inputs,
+                differentiable=differentiable,
+                split=(stage, microbatch) in self._split,
+                target=target,
+                keywords=self._keywords_of(stage, microbatch),
+            )
+        if target is None:
+            _check_forms(outputs, self._forms[stage, microbatch])
+            self._values[Operation("F", stage, microbatch)] = outputs
+        else:
+            self.losses[microbatch] = outputs[0]
+
+    def _random(self, stage: int, microbatch: int) -> contextlib.AbstractContextManager[None]:
+        if self._seed is None:
+            return contextlib.nullcontext()
+        return seeded(self._seed, self._steps, stage, microbatch, self.transport.device)
+
+    def _gradients(self, stage: int, microbatch: int) -> Tensors:
+        """The gradients of the outputs of a stage: what came back, or the weight of the loss."""
+        if stage == self._last:
+            return (torch.full_like(self.losses[microbatch], self._weights[microbatch]),)
+        return self._values.pop(Operation("B", stage + 1, microbatch))
+
+    def _send(self, instruction: Send) -> None:
+        self.transport.send(instruction.value, self._values.pop(instruction.value), instruction.peer)
+
+    def _receive(self, instruction: Receive) -> None:
+        self.transport.receive(instruction.value, self._buffers[instruction.value], instruction.peer)
+
+    def _wait(self, instruction: Wait) -> None:
+        tensors = self.transport.wait(instruction.value)
+        if instruction.value in self._buffers:
+            self._values[instruction.value] = tensors
+
+    def _reduce(self, instruction: Reduce) -> None:
+        earlier = self._earlier.pop(instruction.stage)
+        for parameter, before in zip(_trained(self._stages[instruction.stage].module), earlier, strict=True):
+            own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            parameter.grad = own + self.transport.exchange(own, instruction.peer)
+            if before is not None:
+                parameter.grad += before
+
+    def _total_loss(self) -> torch.Tensor:
+        """The sum of the weighted losses, in double precision, on every rank."""
+        total = torch.zeros((), dtype=torch.float64, device=self.transport.device)
+        for microbatch, loss in sorted(self.losses.items()):
+            total += loss.double() * self._weights[microbatch]
+        self.transport.sum(total)
+        return total
+
+
+def _channels(plan: Plan) -> set[tuple[int, int]]:
+    """Both directions of every stage boundary between devices, and between the two copies of a stage."""
+    placement = plan.problem.placement
+    pairs = set(pairwise(placement.down))
+    if placement.up is not None:
+        pairs.update(pairwise(placement.up), zip(placement.down, placement.up, strict=True))
+    return {channel for a, b in pairs if a != b for channel in ((a, b), (b, a))}
+
+
+def _trained(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def _device(modules: Any) -> torch.device:
+    """Where the parameters are; the CPU for a rank without any."""
+    return next((parameter.device for module in modules for parameter in module.parameters()), torch.device("cpu"))
+
+
+def _buffers(
+    stream: Sequence[Instruction], forms: Mapping[tuple[int, int], Forms], device: torch.device
+) -> dict[Operation, Tensors]:
+    """By value, the tensors it is received into: views of one buffer for each slot and tensor, as large as needed."""
+    wanted: dict[Operation, tuple[tuple[str, int, int], list[Form]]] = {}
+    for receive in stream:
+        if isinstance(receive, Receive):
+            kind, stage, microbatch = receive.value
+            boundary = stage if kind == "F" else stage - 1
+            arriving = [f for f in forms[boundary, microbatch] if kind == "F" or f.differentiable]
+            wanted[receive.value] = ((kind, boundary, receive.slot), arriving)
+    sizes: dict[tuple[tuple[str, int, int], int, torch.dtype], int] = {}
+    for key, arriving in wanted.values():
+        for index, form in enumerate(arriving):
+            place = (key, index, form.dtype)
+            sizes[place] = max(sizes.get(place, 0), torch.Size(form.shape).numel())
+    storage = {place: torch.empty(size, dtype=place[2], device=device) for place, size in sizes.items()}
+    return {
+        value: tuple(
+            storage[key, index, form.dtype][: torch.Size(form.shape).numel()].view(form.shape)
+            for index, form in enumerate(arriving)
+        )
+        for value, (key, arriving) in wanted.items()
+    }
+
+
+def _check_forms(outputs: Tensors, forms: Forms) -> None:
+    """What a stage hands on must be what the next one was told to expect."""
+    if len(outputs) != len(forms) or any(
+        output.shape != form.shape or output.dtype != form.dtype for output, form in zip(outputs, forms, strict=False)
+    ):
+        found = ", ".join(str(Form.of(output)) for output in outputs)
+        raise RunError(f"the output is {found}, but it was {', '.join(map(str, forms))} in the handshake")
+
+
+def _described(error: Exception) -> str:
+    return str(error) if isinstance(error, RunError | InputError) else f"{type(error).__name__}: {error}"

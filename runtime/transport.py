@@ -1,0 +1,108 @@
+"""Transport: moving tensors between the ranks of one pipeline, over torch.distributed.
+
+Nothing here decides an order. Every instruction starts its operations at once and none blocks before `wait`, so the
+members of a group in a plan start together without a call of their own. Matching is by order alone, per ordered pair of
+devices, as the plan's verification assumes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import torch
+import torch.distributed as dist
+
+from ..compiler.errors import RunError
+from ..compiler.operation import Operation
+from .microbatch import Tensors
+
+Channel = tuple[int, int]
+"""(sending device, receiving device)."""
+
+
+class TransferError(RunError):
+    """A transfer broke, most likely because of what happened on another rank."""
+
+
+@contextlib.contextmanager
+def _with(peer: int | str) -> Iterator[None]:
+    """Name the peer in what torch.distributed raises."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise TransferError(f"the transfer with {peer} broke: {error}") from error
+
+
+class Transport:
+    """The channels of one rank. Devices are numbered as ranks of `group` (None: the default group).
+
+    With gloo the messages of one process group do not wait for each other. NCCL executes the operations of one
+    communicator in the order of their calls, so that a receive posted early would hold up a send; there every channel
+    gets a communicator of its own.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, channels: Iterable[Channel], device: torch.device) -> None:
+        self.group = group
+        self.device = device
+        self.rank = dist.get_rank(group) if dist.is_initialized() else 0
+        self._groups: dict[Channel, dist.ProcessGroup | None] = {}
+        self._pending: dict[Operation, tuple[list[dist.Work], Tensors, int]] = {}
+        for channel in sorted(channels):
+            if self.rank not in channel:
+                continue
+            own = group
+            if dist.get_backend(group) == "nccl":
+                members = [self._global(device) for device in channel]
+                own = dist.new_group(members, backend="nccl", use_local_synchronization=True)
+            self._groups[channel] = own
+
+    def _global(self, device: int) -> int:
+        return device if self.group is None else dist.get_global_rank(self.group, device)
+
+    def isend(self, tensor: torch.Tensor, peer: int) -> dist.Work:
+        """Start one message; the tensor must be contiguous and stay as it is until the work is done."""
+        with _with(f"rank {peer}"):
+            work = dist.isend(tensor, self._global(peer), group=self._groups[self.rank, peer])
+        assert work is not None  # the rank belongs to the group
+        return work
+
+    def irecv(self, tensor: torch.Tensor, peer: int) -> dist.Work:
+        """Post the receive of one message."""
+        with _with(f"rank {peer}"):
+            work = dist.irecv(tensor, self._global(peer), group=self._groups[peer, self.rank])
+        assert work is not None
+        return work
+
+    def send(self, value: Operation, tensors: Tensors, peer: int) -> None:
+        """Start sending a value. Its tensors are kept until it is waited for."""
+        tensors = tuple(tensor.contiguous() for tensor in tensors)
+        self._pending[value] = ([self.isend(tensor, peer) for tensor in tensors], tensors, peer)
+
+    def receive(self, value: Operation, buffers: Tensors, peer: int) -> None:
+        """Post the receive of a value into its buffers."""
+        self._pending[value] = ([self.irecv(buffer, peer) for buffer in buffers], buffers, peer)
+
+    def wait(self, value: Operation) -> Tensors:
+        """Block until the send or receive of a value is complete (with NCCL: the current stream), and return its
+        tensors."""
+        works, tensors, peer = self._pending.pop(value)
+        with _with(f"rank {peer}"):
+            for work in works:
+                work.wait()
+        return tensors
+
+    def exchange(self, tensor: torch.Tensor, peer: int) -> torch.Tensor:
+        """Send a tensor to a peer that sends one of the same form; returns the peer's."""
+        other = torch.empty_like(tensor, memory_format=torch.contiguous_format)
+        works = self.irecv(other, peer), self.isend(tensor.contiguous(), peer)
+        with _with(f"rank {peer}"):
+            for work in works:
+                work.wait()
+        return other
+
+    def sum(self, tensor: torch.Tensor) -> None:
+        """Replace the tensor of every rank by the sum of all."""
+        if dist.is_initialized() and dist.get_world_size(self.group) > 1:
+            with _with("all ranks"):
+                dist.all_reduce(tensor, group=self.group)

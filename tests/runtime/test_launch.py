@@ -1,0 +1,78 @@
+"""Whole runs in processes that `run` starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from debubble.compiler.errors import InputError, RunError
+from debubble.runtime import run
+from training import named_plan
+
+EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'transformer.py'}:workload"
+FAILING = Path(__file__).with_name("failing.py")
+
+
+def _left_running() -> str:
+    """The command lines of this process's children."""
+    command = ["ps", "-o", "args", "--ppid", str(os.getpid())]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+@pytest.fixture(scope="module")
+def example() -> dict[str, object]:
+    """Three checked steps of the example on two processes."""
+    result = run(named_plan("zb-h1", 2, 4), EXAMPLE, steps=3, check=True)
+    assert result is not None
+    return result.as_json()
+
+
+def test_the_example_trains(example: dict[str, object]) -> None:
+    """Every step has a loss and a time, and the gradients are those of a single process."""
+    assert example["ok"] is True
+    assert len(example["losses"]) == len(example["step_seconds"]) == 3  # type: ignore[arg-type]
+    assert example["gradient_error"] < 1e-5  # type: ignore[operator]
+
+
+def test_the_prediction_is_the_makespan(example: dict[str, object]) -> None:
+    """`predicted_step` is in the units of the profile."""
+    assert example["predicted_step"] == named_plan("zb-h1", 2, 4).timeline.makespan
+
+
+def test_memory_is_measured_on_every_device(example: dict[str, object]) -> None:
+    """What micro-batches hold is counted in bytes, device by device."""
+    assert len(example["peak_memory"]) == 2  # type: ignore[arg-type]
+    assert min(example["peak_memory"]) > 10_000  # type: ignore[call-overload]
+
+
+def test_a_rank_that_raises_ends_the_run() -> None:
+    """The message names rank, instruction and micro-batch, not the ranks that lost their peer."""
+    with pytest.raises(RunError, match=r"rank 1, step 0, instruction \d+ of \d+, 1F1 \(micro-batch 1\): .*out of luck"):
+        run(named_plan("1f1b", 3, 4), f"{FAILING}:raises")
+
+
+def test_a_rank_that_is_killed_ends_the_run() -> None:
+    """The launcher knows where a rank was that cannot speak any more."""
+    with pytest.raises(RunError, match=r"rank 1, step 0, .*1F1 \(micro-batch 1\): the process was killed by SIGKILL"):
+        run(named_plan("1f1b", 3, 4), f"{FAILING}:dies")
+
+
+def test_a_rank_that_hangs_ends_the_run() -> None:
+    """The rank that waits for nobody is named first, and no process is left."""
+    with pytest.raises(RunError, match=r"no rank got on for 3 s: rank 1, step 0, .*1F1.*; rank 0, .*the transfer with"):
+        run(named_plan("1f1b", 3, 4), f"{FAILING}:hangs", timeout=3)
+    assert "debubble.runtime.worker" not in _left_running()
+
+
+def test_bad_input_stays_bad_input() -> None:
+    """What the handshake refuses is an InputError of the caller."""
+    with pytest.raises(InputError, match="a batch of 3 cannot be cut into 4 micro-batches"):
+        run(named_plan("1f1b", 2, 4), f"{FAILING}:lacks_rows")
+
+
+def test_no_steps_are_refused() -> None:
+    """A run takes at least one step."""
+    with pytest.raises(InputError, match="at least 1, not 0"):
+        run(named_plan("1f1b", 2, 4), EXAMPLE, steps=0)
