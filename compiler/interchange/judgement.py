@@ -101,8 +101,8 @@ class Judgement:
             drawn = "" if self.drawn_makespan is None else f", drawn as {self.drawn_makespan:g}"
             lines += [
                 f"  makespan     {self.timeline.makespan:g}{drawn}; span {self.timeline.span:g}",
-                f"  bubble       {'-' if ratio is None else f'{ratio:.2%}'} of the ideal time, "
-                f"{self.timeline.idle_fraction:.2%} of all device time idle",
+                f"  bubble ratio {'-' if ratio is None else f'{ratio:.2%}'} (idle time over ideal time); "
+                f"idle fraction {self.timeline.idle_fraction:.2%} (of all device time)",
                 f"  peak memory  {' '.join(f'{peak:g}' for peak in self.timeline.peak_memory)}",
             ]
         return "\n".join(lines)

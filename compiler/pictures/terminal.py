@@ -93,7 +93,7 @@ def _block(timeline: Timeline, device: int, step: Step, width: int, coloured: bo
         return f"{margin}{shown}".ljust(width), Style(color=style.ink(colour), bgcolor=colour)
     letters = "P" if style.kind(step) == "pair" else style.kind(step)
     named = f"{letters}{number}"
-    shown = named if len(named) < width else letters
+    shown = named if len(named) <= width else letters
     return shown.ljust(width, "-")[:width], ""
 
 
