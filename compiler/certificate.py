@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
+
+from . import bound
+from .errors import CertificateError
+from .problem import Problem
+from .refutation import refuted
+from .relaxation import most_kept, relax
+
+MAX_STEPS = 2_000_000
+"""How many partial orders the checking of one certificate may make."""
 
 
 class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -25,3 +35,57 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if value <= self.lower_bound * (1 + 1e-9):
             return 0.0
         return (value - self.lower_bound) / self.lower_bound if self.lower_bound > 0 else float("inf")
+
+
+def check(problem: Problem, certificate: Certificate) -> float:
+    """Recompute the bound of a certificate from the problem and the witness, and return it.
+
+    The witness of "critical path" is empty, that of "load" and "memory" is {"device": d}, that of "relaxation"
+    {"devices": [d, ...]}. Witnesses may come from strangers: their types are checked and the work is bounded.
+    Raises CertificateError when the claim does not hold, or cannot be checked.
+    """
+    claim, name = certificate.lower_bound, certificate.name
+    if not math.isfinite(claim):
+        raise CertificateError(f"the claimed bound {claim} is not a finite number")
+    if name == "relaxation":
+        devices = _devices(problem, certificate.witness)
+        relaxation = relax(problem, devices)
+        if not refuted(relaxation, relaxation.ticks(claim), MAX_STEPS):
+            raise CertificateError(f"an order of devices {list(devices)} alone has a value below the claimed {claim:g}")
+        return claim
+    if name == "critical path":
+        _keys(certificate.witness, ())
+        found = bound.critical_path(problem)
+    elif name in ("load", "memory"):
+        _keys(certificate.witness, ("device",))
+        device = _device(problem, certificate.witness["device"])
+        found = (bound.load if name == "load" else bound.memory)(problem, device)
+    else:
+        raise CertificateError(f"no way is known to check a bound of the kind {name!r}")
+    if claim > found * (1 + 1e-9):
+        raise CertificateError(f"the certificate claims {claim:g}, but its witness ({name}) gives {found:g}")
+    return found
+
+
+def _keys(witness: dict[str, Any], expected: tuple[str, ...]) -> None:
+    if set(witness) != set(expected):
+        raise CertificateError(f"the witness has the keys {sorted(witness)}, not {sorted(expected)}")
+
+
+def _device(problem: Problem, value: object) -> int:
+    if type(value) is not int or not 0 <= value < problem.devices:
+        raise CertificateError(f"the witness names {value!r}, which is no device")
+    return value
+
+
+def _devices(problem: Problem, witness: dict[str, Any]) -> tuple[int, ...]:
+    """The kept devices of a relaxation, ascending."""
+    _keys(witness, ("devices",))
+    values = witness["devices"]
+    most = most_kept(problem)
+    if not isinstance(values, list) or not 1 <= len(values) <= most:
+        raise CertificateError(f"the witness keeps {values!r}, which is no list of 1 to {most} devices")
+    devices = tuple(_device(problem, value) for value in values)
+    if len(set(devices)) != len(devices):
+        raise CertificateError(f"the witness keeps a device twice: {values}")
+    return devices

@@ -4,6 +4,7 @@ DebubbleError
  ├─ InputError             the request or a file could not be understood   (exit status 2)
  ├─ InfeasibleError        no schedule satisfies the problem               (exit status 1)
  ├─ InvalidScheduleError   a schedule or plan breaks a rule                (exit status 1)
+ ├─ CertificateError       a certificate does not prove what it claims     (exit status 1)
  └─ RunError               an execution on processes failed                (exit status 1)
 """
 
@@ -70,6 +71,12 @@ class InvalidScheduleError(DebubbleError):
         more = f" (and {len(report.errors) - 1} more)" if len(report.errors) > 1 else ""
         super().__init__(f"{first}{more}")
         self.report = report
+
+
+class CertificateError(DebubbleError):
+    """A certificate does not prove what it claims."""
+
+    code = "bad-certificate"
 
 
 class RunError(DebubbleError):

@@ -1,0 +1,91 @@
+"""Lower bounds that a formula gives: one function per bound, for every schedule of a problem. Times in time units."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from .problem import Problem
+from .relaxation import Clock, relax, room, route, routes
+
+
+def critical_path(problem: Problem) -> float:
+    """The longest way of one micro-batch: F of every stage, B of every stage backwards, W where that ends last.
+
+    For span, the longest part of it between the first and the last operation on one device.
+    """
+    placement, m = problem.placement, problem.microbatches
+    best = 0.0
+    for up in (False, True):
+        travelling = [j for j in range(m) if placement.goes_up(j, m) == up]
+        if not travelling:
+            continue
+        slowest = max(travelling, key=problem.factor)
+        clock = Clock(problem, slowest)
+        path = route(problem, clock, placement.owners(slowest, m), 1)
+        for device in range(problem.devices):
+            own = [i for i, owner in enumerate(path.devices) if owner == device]
+            begin = path.starts[own[0]] if problem.objective == "span" else 0
+            best = max(best, clock.time(max(path.starts[i] + path.ends[i] for i in own) - begin))
+    return best
+
+
+def load(problem: Problem, device: int) -> float:
+    """What one device has to do, after its head and before its tail.
+
+    The largest of: the head and all its work; the head, its work on the slots up to one of a route, and the tail after
+    that slot; and when the last micro-batch can be there, given how fast the left-out devices pass them on (the
+    convoys of `relaxation`), and the tail.
+    """
+    relaxation = relax(problem, (device,))
+    scales = iter(_factor_sums(problem))
+    heads, work, best = [], Fraction(0), Fraction(0)
+    for slot, m in zip(relaxation.slots, relaxation.microbatches, strict=True):
+        if slot.previous < 0:
+            # Work grows with the factors of the micro-batches; heads, tails and convoys are those of the least factor.
+            extent = next(scales)
+            first, last = (slot.heads[0], slot.heads[-1]) if slot.heads else (0, 0)
+            reached = Fraction(first)
+            heads.append(first)
+        lag = max((offset for offset, _ in slot.convoys), default=0)
+        spread = max((offset + (m - 1) * rate for offset, rate in slot.convoys), default=0)
+        begin = max(last + lag, first + spread, first + lag + (m - 1) * slot.share)
+        reached += extent * slot.share
+        first, last = first + lag + slot.share, max(begin + slot.share, reached)
+        best = max(best, begin + slot.whole, last + slot.tails[-1])
+        work += extent * slot.whole
+    return relaxation.time(max(best, min(heads) + work))
+
+
+def memory(problem: Problem, device: int) -> float:
+    """Little's law: the memory held, summed over time, is at most the cap times the time it is held.
+
+    Each micro-batch holds what its F takes at least until its B can start, and then what B and W leave while they run:
+    value >= head + (sum over micro-batches and stages of memory x least time) / (cap - static memory).
+    """
+    space = room(problem, device)
+    if space <= 0:
+        return 0.0
+    clock = Clock(problem)
+    held, heads = 0.0, []
+    for path, extent in zip(routes(problem, clock), _factor_sums(problem), strict=True):
+        own = [i for i, owner in enumerate(path.devices) if owner == device]
+        heads.append(path.starts[own[0]] if problem.objective == "makespan" else 0)
+        for i in own[: len(own) // 2]:
+            back, stage = len(path.devices) - 1 - i, path.stages[i]
+            taken = problem.memories["F"][stage]
+            left = taken + problem.memories["B"][stage]
+            finish = min(taken * path.wholes[back], taken * path.shares[back] + left * path.weights[back])
+            unit = taken * (path.starts[back] - path.starts[i]) + finish
+            held += float(extent * clock.factor) * max(0.0, unit)
+    return clock.time(min(heads)) + held / space / clock.scale
+
+
+def _factor_sums(problem: Problem) -> list[Fraction]:
+    """For each direction, the sum of its micro-batches' factors, as multiples of the least factor."""
+    m, placement = problem.microbatches, problem.placement
+    factors = problem.profile.microbatches
+    down = m - m // 2 if placement.bidirectional else m
+    if factors is None or min(factors) == 0:
+        return [Fraction(count) for count in (down, m - down) if count]
+    sums = [sum(map(Fraction, factors[:down])), sum(map(Fraction, factors[down:]))]
+    return [Fraction(total) / Fraction(min(factors)) for total in sums if total]

@@ -1,0 +1,460 @@
+"""The few-device relaxation: some devices with their own operations, order, memory and cap; all else replaced by lags.
+
+Keep the kept devices' operations as they are. Between two of them that one micro-batch passes one after the other, the
+left-out devices cost at least the sum of their durations and transfers (the lag), and they pass micro-batches on no
+faster than their own work allows (the convoy). Before the first there is a head, after the last a tail. Every schedule
+of the whole problem gives a schedule of the relaxation with the same or a smaller value, so what no schedule of the
+relaxation reaches, no schedule of the problem reaches.
+
+Three reductions lose nothing of the bound. Micro-batches of one direction are identical, so every stage takes them in
+number order (sort the starts of each stage; where factors differ, all take the least factor, which only helps). Times
+are whole ticks, durations and lags rounded down. An overlapped pair is only offered where its ratio is below 1: else
+its forward followed by its backward is as good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from .problem import Problem
+
+MAX_EXACT_SCALE = 10**9
+ROUNDED_DIGITS = 12
+MAX_KEPT = 4
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One F or B (`kind`) of a chunk on a kept device, as part of the route of a micro-batch; times are in ticks.
+
+    `device` counts among the kept devices. `previous` is the slot before it on the route, or -1. The j-th micro-batch
+    may start when, for every convoy (offset, rate) and every i <= j, the i-th left the previous slot
+    offset + (j - i) * rate ticks before; without convoys, as soon as it left. `heads[j]` is its earliest start where
+    there is no previous slot. `tails[j]` is the least time from its end to the end of the schedule.
+    `share` is the least device time it takes, `whole` that of a backward with its W.
+    """
+
+    device: int
+    kind: str
+    stage: int
+    previous: int
+    convoys: tuple[tuple[int, int], ...]
+    heads: tuple[int, ...]
+    tails: tuple[int, ...]
+    share: int
+    whole: int
+    weight: int
+    """The share of W."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """One thing that a kept device may do next: `slots` it takes one step further, `counters` that go up by one.
+
+    `rise` is the memory it needs at its worst moment, more than is held before.
+    """
+
+    device: int
+    slots: tuple[int, ...]
+    counters: tuple[int, ...]
+    weight_of: int
+    """For a W on its own the slot of its B, else -1."""
+    duration: int
+    rise: float
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """Counters 0..n-1 count the slots done, n..2n-1 the W's done of each backward slot (unused for forwards)."""
+
+    devices: tuple[int, ...]
+    objective: str
+    scale: int
+    """Ticks per time unit."""
+    slots: tuple[Slot, ...]
+    moves: tuple[Move, ...]
+    microbatches: tuple[int, ...]
+    """For each slot, how many micro-batches pass it."""
+    changes: tuple[float, ...]
+    """For each counter, the change of memory per step."""
+    rooms: tuple[float, ...]
+    """For each kept device, the memory that its cap leaves above its static memory."""
+    measured: tuple[bool, ...]
+    """For each kept device, whether the end of its work counts for the objective (else only the tails do)."""
+
+    @cached_property
+    def final(self) -> tuple[int, ...]:
+        """The counters when everything is done."""
+        weights = (m if slot.kind == "B" else 0 for slot, m in zip(self.slots, self.microbatches, strict=True))
+        return (*self.microbatches, *weights)
+
+    def moves_from(self, state: tuple[int, ...]) -> list[Move]:
+        """The moves that counts and memory allow in a state."""
+        n = len(self.slots)
+        held = [0.0] * len(self.devices)
+        for index, slot in enumerate(self.slots):
+            held[slot.device] += state[index] * self.changes[index] + state[n + index] * self.changes[n + index]
+        return [
+            move
+            for move in self.moves
+            if (move.weight_of < 0 or state[n + move.weight_of] < state[move.weight_of])
+            and all(
+                state[i] < (self.microbatches[i] if self.slots[i].previous < 0 else state[self.slots[i].previous])
+                for i in move.slots
+            )
+            and (move.rise <= 0 or held[move.device] + move.rise <= self.rooms[move.device])
+        ]
+
+    @cached_property
+    def successors(self) -> tuple[int, ...]:
+        """For each slot the next one on its route, or -1."""
+        after = [-1] * len(self.slots)
+        for index, slot in enumerate(self.slots):
+            if slot.previous >= 0:
+                after[slot.previous] = index
+        return tuple(after)
+
+    def ticks(self, value: float) -> int:
+        """The least whole number of ticks that counts as reaching `value`, up to the rounding of floats."""
+        return math.ceil(Fraction(value) * self.scale * (1 - Fraction(1, 2 * 10**9)))
+
+    def time(self, ticks: int) -> float:
+        """Ticks in time units."""
+        return float(Fraction(ticks, self.scale))
+
+
+def most_kept(problem: Problem) -> int:
+    """How many devices a relaxation can keep.
+
+    For span on a bidirectional placement one: no device is passed first in both directions, so that no two share a
+    clock.
+    """
+    return 1 if problem.objective == "span" and problem.placement.bidirectional else min(problem.devices, MAX_KEPT)
+
+
+def relax(problem: Problem, devices: tuple[int, ...]) -> Relaxation:
+    """The relaxation that keeps these devices (see the module).
+
+    For span the clock starts with the first forward of the kept device that a micro-batch passes first, and the value
+    is the span of this device or of one passed before it. At most `most_kept` devices can be kept.
+    """
+    clock = Clock(problem)
+    slots: list[Slot] = []
+    counts: list[int] = []
+    for path in routes(problem, clock):
+        kept = [position for position, device in enumerate(path.devices) if device in devices]
+        for index, position in enumerate(kept):
+            kind, stage, device = path.kinds[position], path.stages[position], path.devices[position]
+            first = index == 0
+            before = -1 if first else kept[index - 1]
+            slots.append(
+                Slot(
+                    device=devices.index(device),
+                    kind=kind,
+                    stage=stage,
+                    previous=-1 if first else len(slots) - 1,
+                    convoys=() if first else path.convoys(before, position),
+                    heads=path.heads(position) if first and problem.objective == "makespan" else (),
+                    tails=_tails(problem, path, position, devices),
+                    share=path.shares[position],
+                    whole=path.wholes[position],
+                    weight=path.weights[position],
+                )
+            )
+            counts.append(path.microbatches)
+    rooms = tuple(room(problem, device) for device in devices)
+    measured = tuple(problem.objective == "makespan" or slots[0].device == d for d in range(len(devices)))
+    moves = tuple(_moves(problem, clock, devices, slots))
+    factor = float(clock.factor)
+    changes = [problem.memories[slot.kind][slot.stage] * factor for slot in slots]
+    changes += [problem.memories["W"][slot.stage] * factor if slot.kind == "B" else 0.0 for slot in slots]
+    return Relaxation(
+        devices, problem.objective, clock.scale, tuple(slots), moves, tuple(counts), tuple(changes), rooms, measured
+    )
+
+
+def room(problem: Problem, device: int) -> float:
+    """The memory that the cap of a device leaves above its static memory.
+
+    With the slack of `Problem.within_cap`, and a little more for the order in which floats are added.
+    """
+    return problem.caps[device] * (1 + 2e-9) + 2e-12 - problem.static_memory[device]
+
+
+class Clock:
+    """The costs of one micro-batch (by default a cheapest) in ticks: exact where they are decimal numbers of few digits,
+    else rounded down."""
+
+    def __init__(self, problem: Problem, microbatch: int | None = None) -> None:
+        self.problem = problem
+        profile = problem.profile
+        factors = profile.microbatches or (1.0,) * problem.microbatches
+        self.microbatch = factors.index(min(factors)) if microbatch is None else microbatch
+        self.factor = _exact(factors[self.microbatch])
+        ratio = profile.overlapped_pair
+        ratios = ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,) * problem.stages
+        self.ratios = tuple(_exact(value) for value in ratios)
+        self.split, self.fused = problem.backward != "fused", problem.backward != "split"
+        self.durations = {
+            kind: tuple(_exact(value) * self.factor for value in values) for kind, values in problem.durations.items()
+        }
+        times = {value for values in self.durations.values() for value in values} | set(self._transfers())
+        for stage, ratio in enumerate(self.ratios):
+            if ratio < 1:
+                times |= {
+                    ratio * (self.durations["F"][stage] + value)
+                    for kind in ("B", "BW")
+                    for value in self.durations[kind]
+                }
+        scale = math.lcm(*(time.denominator for time in times))
+        if scale > MAX_EXACT_SCALE:
+            scale = 10 ** max(0, ROUNDED_DIGITS - math.floor(math.log10(max(times))))
+        self.scale = scale
+
+    def _transfers(self) -> Iterator[Fraction]:
+        for owners in filter(None, (self.problem.placement.down, self.problem.placement.up)):
+            for stage, (a, b) in enumerate(zip(owners, owners[1:], strict=False)):
+                yield from (self.exact_transfer(a, b, stage), self.exact_transfer(b, a, stage))
+
+    def exact_transfer(self, source: int, target: int, stage: int) -> Fraction:
+        return _exact(self.problem.transfer(source, target, stage, self.microbatch))
+
+    def time(self, ticks: Fraction | int) -> float:
+        """Ticks in time units."""
+        return float(Fraction(ticks) / self.scale)
+
+    def down(self, time: Fraction) -> int:
+        """A time in ticks, rounded down."""
+        return math.floor(time * self.scale)
+
+    def transfer(self, source: int, target: int, stage: int) -> int:
+        return self.down(self.exact_transfer(source, target, stage))
+
+    def pairs(self, forwards: list[int], stages: list[int], kind: str) -> Iterator[tuple[int, int, int]]:
+        """(forward's stage, backward's stage, duration) of the pairs worth having with backwards of one kind."""
+        for forward in forwards:
+            if self.ratios[forward] < 1:
+                for stage in stages:
+                    time = self.ratios[forward] * (self.durations["F"][forward] + self.durations[kind][stage])
+                    yield forward, stage, self.down(time)
+
+    @property
+    def backwards(self) -> list[str]:
+        """The kinds of backward a schedule may use."""
+        return ["B"] * self.split + ["BW"] * self.fused
+
+
+def _exact(value: float) -> Fraction:
+    """The decimal number that a float is written as."""
+    return Fraction(repr(float(value)))
+
+
+@dataclass(frozen=True)
+class Route:
+    """What one micro-batch of a direction passes: F of every stage, then B of every stage backwards; times in ticks.
+
+    `starts[i]` is the earliest start of position i when nothing else runs; `latencies[i]` its least duration until its
+    result leaves, `ends[i]` the least time from its start to the end of it and, for a backward, of its W;
+    `shares`, `weights` and `wholes` are the least device times of the flow part, of W, and of both.
+    """
+
+    microbatches: int
+    kinds: tuple[str, ...]
+    stages: tuple[int, ...]
+    devices: tuple[int, ...]
+    starts: tuple[int, ...]
+    latencies: tuple[int, ...]
+    ends: tuple[int, ...]
+    shares: tuple[int, ...]
+    weights: tuple[int, ...]
+    wholes: tuple[int, ...]
+
+    def gap(self, before: int, position: int) -> int:
+        """The least time from the end of one position to the start of a later one."""
+        return self.starts[position] - self.starts[before] - self.latencies[before]
+
+    def convoys(self, before: int, position: int) -> tuple[tuple[int, int], ...]:
+        """How micro-batches can arrive at a position from `before`, when all between is left out.
+
+        A device with operations between, of total duration L per micro-batch, works off those of i..j one by one after
+        the i-th reaches it and before the j-th leaves it: the j-th arrives (j - i + 1) * L and the way to and from
+        that device after the i-th left `before`.
+        """
+        lag = self.gap(before, position)
+        found = {(lag, 0)}
+        between: dict[int, list[int]] = {}
+        for middle in range(before + 1, position):
+            between.setdefault(self.devices[middle], []).append(middle)
+        for inside in between.values():
+            rate = sum(self.shares[i] for i in inside)
+            way = self.gap(before, inside[0]) + self.gap(inside[-1], position)
+            found.add((way + rate, rate))
+            # A single operation of the device is passed at its own rate even where its neighbours lie between.
+            found.add((lag, max(self.shares[i] for i in inside)))
+        if lag == 0 and self.devices[before] == self.devices[position]:
+            return ()
+        return _upper(found)
+
+    def heads(self, position: int) -> tuple[int, ...]:
+        """The earliest start of every micro-batch at a position, from an empty start: `convoys` from time 0."""
+        busy: dict[int, list[int]] = {}
+        for before in range(position):
+            busy.setdefault(self.devices[before], []).append(before)
+        lines = {(self.starts[position], 0)}
+        for inside in busy.values():
+            rate = sum(self.shares[i] for i in inside)
+            lines.add((self.starts[inside[0]] + self.gap(inside[-1], position) + rate, rate))
+        return _highest(lines, self.microbatches)
+
+    def tails(self, position: int, only: int | None = None) -> tuple[int, ...]:
+        """The least time from the end of every micro-batch at a position to the end of the schedule.
+
+        Two ways to the end: the route's longest rest with the W at any place; and a device that works off what the
+        micro-batches from this one on still need of it, followed by nothing or by the rest of the route.
+        `only` counts just the time until that device is done.
+        """
+        last = len(self.kinds)
+        rest = max(
+            (
+                self.gap(position, y) + self.ends[y]
+                for y in range(position + 1, last)
+                if only in (None, self.devices[y])
+            ),
+            default=0,
+        )
+        ahead: dict[int, list[int]] = {}
+        for y in range(position + 1, last):
+            if self.devices[y] != self.devices[position] and only in (None, self.devices[y]):
+                ahead.setdefault(self.devices[y], []).append(y)
+        # The time that is left after each device's last position, from the end of that position.
+        onward = [0] * last
+        if only is None:
+            for y in range(last - 2, -1, -1):
+                step = self.gap(y, y + 1)
+                onward[y] = step + max(self.ends[y + 1], self.latencies[y + 1] + onward[y + 1])
+        lines = {(rest, 0)}
+        for inside in ahead.values():
+            way = self.gap(position, inside[0])
+            whole = sum(self.wholes[y] for y in inside)
+            flow = sum(self.shares[y] for y in inside)
+            lines |= {(way + whole, whole), (way + flow + onward[inside[-1]], flow)}
+        return _highest(lines, self.microbatches)[::-1]
+
+
+def _upper(lines: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """The (offset, rate) that no other reaches in both."""
+    return tuple(sorted(line for line in lines if not any(o >= line[0] and r >= line[1] for o, r in lines - {line})))
+
+
+def _highest(lines: set[tuple[int, int]], count: int) -> tuple[int, ...]:
+    """The largest offset + j * rate for every j below `count`."""
+    upper = _upper(lines)
+    return tuple(max(offset + j * rate for offset, rate in upper) for j in range(count))
+
+
+def routes(problem: Problem, clock: Clock) -> Iterator[Route]:
+    """The route of each direction that has micro-batches."""
+    placement, m = problem.placement, problem.microbatches
+    up = m // 2 if placement.bidirectional else 0
+    for owners, count in ((placement.down, m - up), (placement.up, up)):
+        if owners is not None and count > 0:
+            yield route(problem, clock, owners, count)
+
+
+def route(problem: Problem, clock: Clock, owners: tuple[int, ...], count: int) -> Route:
+    """The route of `count` micro-batches whose stages are on these devices."""
+    stages = (*range(problem.stages), *reversed(range(problem.stages)))
+    kinds = ("F",) * problem.stages + ("B",) * problem.stages
+    devices = tuple(owners[stage] for stage in stages)
+    columns: list[tuple[int, int, int, int, int]] = []
+    for kind, stage, device in zip(kinds, stages, devices, strict=True):
+        columns.append(_least(problem, clock, kind, stage, device))
+    starts = [0]
+    for position in range(1, len(stages)):
+        boundary = min(stages[position - 1], stages[position])
+        transfer = clock.transfer(devices[position - 1], devices[position], boundary)
+        starts.append(starts[-1] + columns[position - 1][0] + transfer)
+    return Route(count, kinds, stages, devices, tuple(starts), *zip(*columns, strict=True))
+
+
+def _least(problem: Problem, clock: Clock, kind: str, stage: int, device: int) -> tuple[int, int, int, int, int]:
+    """(latency, end, share, weight, whole) of `Route`: the least over the operations that a schedule may use."""
+    held = problem.placement.copies[device]
+    down, durations = clock.down, clock.durations
+    overlapping = min((clock.ratios[s] for s in held), default=Fraction(1))
+    overlapping = min(overlapping, Fraction(1))
+    if kind == "F":
+        paired = [t for back in clock.backwards for s, _, t in clock.pairs([stage], list(held), back)]
+        latency = min([down(durations["F"][stage]), *paired])
+        share = down(durations["F"][stage] * min(clock.ratios[stage], Fraction(1)))
+        return latency, latency, share, 0, share
+    leaves = {
+        back: min([down(durations[back][stage]), *(t for _, _, t in clock.pairs(list(held), [stage], back))])
+        for back in clock.backwards
+    }
+    shares = {back: down(durations[back][stage] * overlapping) for back in clock.backwards}
+    weight = down(durations["W"][stage])
+    after = {"B": weight, "BW": 0}
+    return (
+        min(leaves.values()),
+        min(leaves[back] + after[back] for back in leaves),
+        min(shares.values()),
+        weight if clock.split else 0,
+        min(shares[back] + after[back] for back in shares),
+    )
+
+
+def _tails(problem: Problem, path: Route, position: int, devices: tuple[int, ...]) -> tuple[int, ...]:
+    """Tails for the objective.
+
+    For span, the clock starts with the first forward on the kept device that is passed first; a device q passed
+    before it starts at least the way from q earlier, so that its span is at least that way and the time until q is
+    done.
+    """
+    if problem.objective == "makespan":
+        return path.tails(position)
+    tails = (0,) * path.microbatches
+    if not problem.placement.bidirectional:
+        first = min(map(path.devices.index, devices))
+        for q in dict.fromkeys(path.devices[: first + 1]):
+            if q != path.devices[position]:
+                way = path.starts[first] - path.starts[path.devices.index(q)]
+                tails = tuple(max(tail, way + rest) for tail, rest in zip(tails, path.tails(position, q), strict=True))
+    return tails
+
+
+def _moves(problem: Problem, clock: Clock, devices: tuple[int, ...], slots: list[Slot]) -> Iterator[Move]:
+    """Everything the kept devices may do: F, B, W, BW, and overlapped pairs whose ratio is below 1."""
+    memories, factor, n = problem.memories, float(clock.factor), len(slots)
+
+    def move(device: int, kinds: list[tuple[str, int]], duration: int, weight_of: int = -1) -> Move:
+        changes = [memories[kind][slots[index].stage] * factor for kind, index in kinds]
+        counters = [index for kind, index in kinds if kind != "W"]
+        counters += [n + index for kind, index in kinds if kind in ("W", "BW")]
+        flow = tuple(index for kind, index in kinds if kind != "W")
+        return Move(device, flow, tuple(counters), weight_of, duration, sum(c for c in changes if c > 0))
+
+    for device in range(len(devices)):
+        forwards = [i for i, slot in enumerate(slots) if slot.device == device and slot.kind == "F"]
+        backwards = [i for i, slot in enumerate(slots) if slot.device == device and slot.kind == "B"]
+        for i in forwards:
+            yield move(device, [("F", i)], clock.down(clock.durations["F"][slots[i].stage]))
+        for i in backwards:
+            stage = slots[i].stage
+            times = {kind: clock.down(values[stage]) for kind, values in clock.durations.items()}
+            if clock.split:
+                yield move(device, [("B", i)], times["B"])
+                yield move(device, [("W", i)], times["W"], i)
+            # B and then W is as good as a fused backward that takes no less, unless memory rises at B.
+            if clock.fused and not (
+                clock.split and times["BW"] >= times["B"] + times["W"] and memories["B"][stage] <= 0
+            ):
+                yield move(device, [("BW", i)], times["BW"])
+            for kind in clock.backwards:
+                for f in forwards:
+                    for _, _, time in clock.pairs([slots[f].stage], [stage], kind):
+                        yield move(device, [("F", f), (kind, i)], time)
