@@ -31,10 +31,11 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
             for stage, device in enumerate(owners):
                 if not 0 <= device < self.devices:
                     raise InputError(f"placement: stage {stage} is on device {device}, of {self.devices} devices")
-            idle = sorted(set(range(self.devices)) - set(owners))
-            if idle:
+            held = set(owners)
+            idle = next((device for device in range(self.devices) if device not in held), None)
+            if idle is not None:
                 raise InputError(
-                    f"placement: device {idle[0]} owns no stage",
+                    f"placement: device {idle} owns no stage",
                     hint="number the devices 0, 1, 2, ... without a gap",
                 )
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 
 from .compiler.interchange import Judgement, read_schedule, verify_file
 from .compiler.plan import Plan
 from .compiler.profile import Profile
-from .compiler.simulation import simulate
-from .compiler.verification import require_valid
 from .request import PlacementLike, as_profile, make_problem
-
-BOUND_SECONDS = 5.0
-"""How long a bound is sought, at most, for a schedule that is not searched for."""
 
 
 def compile(
@@ -112,11 +106,8 @@ def lower(
     The arguments are those of `verify`. Raises InputError when the file cannot be understood, InvalidScheduleError
     when the schedule is invalid.
     """
-    from .solver.bounds import best_bound
+    from .solver.search import certified
 
     read = read_schedule(path, dialect=dialect, microbatches=microbatches, placement=placement)
     problem = read.problem(None if profile is None else as_profile(profile), memory_cap=memory_cap)
-    require_valid(problem, read.schedule)
-    value = simulate(problem, read.schedule).value
-    certificate = best_bound(problem, incumbent=value, deadline=time.monotonic() + BOUND_SECONDS)
-    return Plan.build(problem, read.schedule, certificate)
+    return certified(problem, read.schedule)

@@ -22,7 +22,7 @@ _FAILED = {"verify": {"valid": False}, "run": {"ok": False}}
 """What the JSON object of a command that could not do its work says besides the errors."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False)
 @click.version_option(package_name="debubble")
 def group() -> None:
     """Compile, verify and run pipeline-parallel training schedules."""

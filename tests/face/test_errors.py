@@ -163,6 +163,20 @@ def test_a_plan_is_no_profile(debubble: Any, plan: str) -> None:
     _refused(debubble("compile", plan, "-m", 8), "debubble.plan/1", "debubble.profile/1")
 
 
+def test_no_command_is_a_usage_error(debubble: Any) -> None:
+    """The message says how to get help."""
+    _refused(debubble(), "Missing command", "--help")
+
+
+def test_a_plan_for_a_thousand_million_devices_is_refused(debubble: Any, plan: str) -> None:
+    """A file cannot make the placement's check go through more devices than it has stages."""
+    content = json.loads(Path(plan).read_text())
+    content["placement"]["devices"] = 10**9
+    Path(plan).write_text(json.dumps(content))
+    result = debubble("export", plan, "--format", "text")
+    _refused(result, "owns no stage")
+
+
 def test_an_impossible_cap_exits_1_with_the_least_cap(debubble: Any) -> None:
     """Infeasible is not misunderstood: status 1, and the least cap that would do."""
     result = debubble(*COMPILE, "-m", 4, "--memory", "2,-1,-1", "--memory-cap", 1)
