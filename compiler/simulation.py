@@ -49,10 +49,14 @@ def execute(problem: Problem, schedule: Schedule, *, given: Iterable[Operation] 
     A schedule that deadlocks, or misses an input, leaves `complete` False and the lists of the stuck devices short.
     The values `given` (a gradient is named by its B) are there from the start.
     """
-    orders = schedule.orders
-    stages = problem.stages
-    ready: dict[Operation, tuple[float, int]] = {value: (0.0, problem.device(value)) for value in given}
-    waiting: dict[Operation, list[int]] = defaultdict(list)
+    orders, stages, m = schedule.orders, problem.stages, problem.microbatches
+    size = stages * m  # values are numbers: an activation stage * m + microbatch, its gradient that + size
+    arrived: list[float | None] = [None] * (2 * size)
+    source = [0] * (2 * size)
+    for value in given:
+        number = value.stage * m + value.microbatch + (0 if value.kind == "F" else size)
+        arrived[number], source[number] = 0.0, problem.device(value)
+    waiting: dict[int, list[int]] = defaultdict(list)
     starts: list[list[float]] = [[] for _ in orders]
     ends: list[list[float]] = [[] for _ in orders]
     sequence: list[tuple[int, int]] = []
@@ -65,37 +69,42 @@ def execute(problem: Problem, schedule: Schedule, *, given: Iterable[Operation] 
         now = clock[device]
         for index in range(len(begun), len(order)):
             step = order[index]
+            operations = (step,) if isinstance(step, Operation) else step
             start = now
-            missing = None
-            operations = parts(step)
-            for operation in operations:
-                for need in inputs(operation, stages):
-                    arrival = ready.get(need)
-                    if arrival is None:
+            missing = -1
+            for kind, stage, microbatch in operations:
+                cell = stage * m + microbatch
+                if kind == "F":
+                    needs = (cell - m,) if stage else ()
+                elif kind == "W":
+                    needs = (size + cell,)
+                else:
+                    needs = (cell, size + cell + m) if stage + 1 < stages else (cell,)
+                for need in needs:
+                    time = arrived[need]
+                    if time is None:
                         missing = need
                         break
-                    time, source = arrival
-                    if source != device:
-                        boundary = min(need.stage, operation.stage)
-                        time += transfer(source, device, boundary, need.microbatch)
+                    if source[need] != device:
+                        boundary = stage - 1 if kind == "F" else stage
+                        time += transfer(source[need], device, boundary, microbatch)
                     if time > start:
                         start = time
-                if missing is not None:
+                if missing >= 0:
                     break
-            if missing is not None:
+            if missing >= 0:
                 waiting[missing].append(device)
                 break
             now = start + duration(step)
             begun.append(start)
             ended.append(now)
             sequence.append((device, index))
-            for operation in operations:
-                made = operation
-                if made.kind == "BW":
-                    made = Operation("B", operation.stage, operation.microbatch)
-                ready[made] = (now, device)
-                if made in waiting:
-                    runnable.extend(waiting.pop(made))
+            for kind, stage, microbatch in operations:
+                if kind != "W":
+                    made = stage * m + microbatch + (0 if kind == "F" else size)
+                    arrived[made], source[made] = now, device
+                    if made in waiting:
+                        runnable.extend(waiting.pop(made))
         clock[device] = now
     complete = all(len(done) == len(order) for done, order in zip(starts, orders, strict=True))
     return Execution(starts, ends, sequence, complete)

@@ -26,12 +26,17 @@ _NOTHING = 1e-9
 
 def verify(problem: Problem, schedule: Schedule, *, forward_only: bool = False) -> Report:
     """Check completeness, duplicates, ranges, placement, dependencies, deadlock and the memory caps."""
+    return examine(problem, schedule, forward_only=forward_only)[0]
+
+
+def examine(problem: Problem, schedule: Schedule, *, forward_only: bool = False) -> tuple[Report, Execution | None]:
+    """What `verify` finds, and the execution of a schedule that can be executed, whatever else is wrong with it."""
     report = Report()
     if schedule.devices != problem.devices:
         report.error(
             "device-count", f"the schedule has {schedule.devices} devices, but the problem has {problem.devices}"
         )
-        return report
+        return report, None
     table = Table.of(schedule)
     _check_pairs(schedule, report)
     in_range = _check_ranges(problem, table, report)
@@ -40,11 +45,14 @@ def verify(problem: Problem, schedule: Schedule, *, forward_only: bool = False) 
     _check_devices(problem, table, in_range, report)
     missing = _check_complete(problem, table, places, report, forward_only)
     late = _check_local_order(problem, table, places, in_range, report)
-    if bool(in_range.all()):
-        if not report.has("backward-in-forward-only"):
-            _check_deadlock(problem, schedule, table, places, missing + late, report)
-        _check_memory(problem, table, report)
-    return report
+    if not in_range.all() or report.has("backward-in-forward-only"):
+        return report, None
+    given = missing + late
+    execution = execute(problem, schedule, given=given)
+    if not execution.complete:
+        _check_deadlock(problem, schedule, table, places, execution, report)
+    _check_memory(problem, table, report)
+    return report, execution if execution.complete and not given else None
 
 
 def require_valid(problem: Problem, schedule: Schedule) -> None:
@@ -97,7 +105,7 @@ def _check_pairs(schedule: Schedule, report: Report) -> None:
     """The two halves of an overlapped pair belong to different micro-batches."""
     for device, order in enumerate(schedule.orders):
         for index, step in enumerate(order):
-            if isinstance(step, Pair) and step.forward.microbatch == step.backward.microbatch:
+            if type(step) is Pair and step.forward.microbatch == step.backward.microbatch:
                 message = f"{step}: a pair overlaps different micro-batches, not twice {step.forward.microbatch}"
                 report.error("bad-pair", message, device=device, operation=step, index=index)
 
@@ -251,12 +259,9 @@ def _check_local_order(
 
 
 def _check_deadlock(
-    problem: Problem, schedule: Schedule, table: Table, places: _Places, given: list[Operation], report: Report
+    problem: Problem, schedule: Schedule, table: Table, places: _Places, execution: Execution, report: Report
 ) -> None:
-    """The orders of all devices together have no cycle, apart from what was reported already (`given`)."""
-    execution = execute(problem, schedule, given=given)
-    if execution.complete:
-        return
+    """Report the cycle in which the orders of the devices wait for each other."""
     waits = _waits(problem, schedule, table, places, execution)
     cycle = _shortest_cycle({device: [maker for _, _, maker in found] for device, found in waits.items()})
     links = []

@@ -216,21 +216,21 @@ def check_loss_order(drawing: Drawing, placement: Placement, report: Report) -> 
 
     Where forwards of the last stage leave the order of the numbers, backwards start from another micro-batch's loss.
     """
-    for device, row in enumerate(drawing.rows):
-        expected = 0
-        for place, item in enumerate(row.items):
-            if isinstance(item, Communication):
+    device = placement.down[-1]
+    expected = 0
+    for place, item in enumerate(drawing.rows[device].items):
+        if isinstance(item, Communication):
+            continue
+        for operation in parts(item):
+            if operation.kind != "F" or operation.stage != placement.stages - 1:
                 continue
-            for operation in parts(item):
-                if operation.kind != "F" or operation.stage != placement.stages - 1:
-                    continue
-                if operation.microbatch != expected:
-                    name = drawing.spell(item)
-                    message = (
-                        f"{name}: the last stage takes its forwards out of order (micro-batch {expected} is "
-                        "next), and torch gives a backward the loss of the forward that came at its number"
-                    )
-                    say = report.error if drawing.communicates else report.warning
-                    say("loss-order", message, operation=name, **row.at(device, place))
-                    return
-                expected += 1
+            if operation.microbatch != expected:
+                name = drawing.spell(item)
+                message = (
+                    f"{name}: the last stage takes its forwards out of order (micro-batch {expected} is next), and "
+                    "torch gives a backward the loss of the forward that came at its number"
+                )
+                say = report.error if drawing.communicates else report.warning
+                say("loss-order", message, operation=name, **drawing.rows[device].at(device, place))
+                return
+            expected += 1

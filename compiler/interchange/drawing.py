@@ -37,30 +37,31 @@ Item: TypeAlias = Step | Communication
 
 
 class Row:
-    """The line of one device: its entries, where each stands in the file, and how far it is drawn.
+    """The entries of one device, where each stands in the file, and how far they are drawn.
 
-    `first_cell` and `end_cell` bound the entries in cells, idle ones counted.
+    A device has a line of its own, except where `lines` says otherwise. `first_cell` and `end_cell` bound the entries
+    in cells, idle ones counted.
     """
 
     def __init__(self, line: int) -> None:
         self.line = line
         self.items: list[Item] = []
-        self.lines = array("I")
         self.columns = array("I")
+        self.lines: array[int] | None = None
         self.first_cell: int | None = None
         self.end_cell = 0
 
-    def add(self, item: Item, line: int, column: int, cell: int) -> None:
-        self.items.append(item)
-        self.lines.append(line)
-        self.columns.append(column)
-        if self.first_cell is None:
+    def add(self, item: Item, column: int, cell: int) -> None:
+        if not self.items:
             self.first_cell = cell
+        self.items.append(item)
+        self.columns.append(column)
         self.end_cell = cell + 1
 
     def at(self, device: int, place: int) -> dict[str, int | None]:
         """Where an entry stands, for a diagnostic."""
-        return {"device": device, "line": self.lines[place], "column": self.columns[place]}
+        line = self.line if self.lines is None else self.lines[place]
+        return {"device": device, "line": line, "column": self.columns[place]}
 
     @property
     def draws_idle(self) -> bool:
@@ -90,8 +91,9 @@ class Drawing:
     @cached_property
     def communicates(self) -> bool:
         """True when the file says when to send and to receive."""
-        verbs = (item.verb for row in self.rows for item in row.items if isinstance(item, Communication))
-        return any(verb[:4] in ("SEND", "RECV") for verb in verbs)
+        return any(
+            item.microbatch is not None for row in self.rows for item in row.items if type(item) is Communication
+        )
 
     @property
     def drawn_makespan(self) -> float | None:

@@ -12,12 +12,10 @@ from .. import plan as plans
 from ..diagnostic import Diagnostic, Report
 from ..errors import InputError
 from ..placement import Placement
-from ..problem import Problem
 from ..profile import Profile
-from ..schedule import Schedule
-from ..simulation import Timeline, execute
+from ..simulation import Timeline
 from ..streams import TRANSFERS, verify_streams
-from ..verification import verify
+from ..verification import examine
 from .communication import spell
 from .inference import placed
 from .reader import ReadSchedule, read_schedule
@@ -183,15 +181,14 @@ def _judge(
         take(read.findings)
     if read.understood and read.placement is not None:
         problem = read.problem(profile, memory_cap=memory_cap)
-        if not forward_only and not any(operation.kind != "F" for _, operation in schedule.operations()):
-            report = verify(problem, schedule, forward_only=True)
+        no_backward = not forward_only and all(operation.kind == "F" for _, operation in schedule.operations())
+        report, execution = examine(problem, schedule, forward_only=forward_only or no_backward)
+        if no_backward:
             report.error("no-backward", "the file has forwards only (hint: --forward-only judges it so)")
-        else:
-            report = verify(problem, schedule, forward_only=forward_only)
         take(report)
         if read.streams is not None:
             take(verify_streams(problem, read.streams, transfers=transfers, spell=spell), in_streams=True)
-        timeline = _timeline(problem, schedule, located)
+        timeline = execution and Timeline(problem, schedule, execution)
     numbers = {diagnostic.line for diagnostic in located.errors + located.warnings}
     return Judgement(
         read.source,
@@ -224,8 +221,9 @@ def _judge_plan(
         microbatches=own.microbatches if microbatches is None else microbatches,
         memory_cap=own.memory_cap if memory_cap is None else memory_cap,
     )
+    found, execution = examine(stated, plan.schedule)
     if stated != own:
-        report.merge(verify(stated, plan.schedule))
+        report.merge(found)
     return Judgement(
         source,
         report.shortened(),
@@ -234,13 +232,5 @@ def _judge_plan(
         devices=own.devices,
         stages=own.stages,
         microbatches=own.microbatches,
-        timeline=_timeline(stated, plan.schedule, report),
+        timeline=execution and Timeline(stated, plan.schedule, execution),
     )
-
-
-def _timeline(problem: Problem, schedule: Schedule, report: Report) -> Timeline | None:
-    """When everything happens, if the orders can be executed: whatever else may be wrong."""
-    if report.has("device-count", "stage-out-of-range", "microbatch-out-of-range", "missing-operation", "wrong-device"):
-        return None
-    execution = execute(problem, schedule)
-    return Timeline(problem, schedule, execution) if execution.complete else None

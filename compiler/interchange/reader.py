@@ -12,7 +12,6 @@ from .. import files
 from ..diagnostic import Diagnostic, Report
 from ..errors import InputError
 from ..instruction import Stream
-from ..operation import Operation, Pair
 from ..placement import Placement
 from ..problem import Problem
 from ..profile import Profile
@@ -98,9 +97,9 @@ class ReadSchedule:
         if in_streams and self.origins is not None:
             place = self.origins[device][index]
         else:
-            steps = (place for place, item in enumerate(row.items) if not isinstance(item, Communication))
+            steps = (place for place, item in enumerate(row.items) if type(item) is not Communication)
             place = next(islice(steps, index, None))
-        return replace(spelled, line=row.lines[place], column=row.columns[place])
+        return replace(spelled, **row.at(device, place))
 
     def excerpts(self, numbers: Collection[int | None]) -> dict[int, str]:
         """The lines of the file with these numbers."""
@@ -135,7 +134,7 @@ def read_schedule(
         raise
     report.merge(drawing.report)
     schedule = Schedule.of(
-        ([item for item in row.items if isinstance(item, Operation | Pair)] for row in drawing.rows),
+        ([item for item in row.items if not isinstance(item, Communication)] for row in drawing.rows),
     )
     findings = Report()
     if not any(schedule.orders):

@@ -82,7 +82,7 @@ def _read_row(drawing: Drawing, device: int, number: int, line: str, full_backwa
         if step is None:
             drawing.bad_token(partial(_explain, token), row, column)
         else:
-            row.add(step, number, column, cell)
+            row.add(step, column, cell)
     return row
 
 

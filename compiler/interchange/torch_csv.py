@@ -25,7 +25,7 @@ _OPERATION = re.compile(r"[ \t]*(\d{1,9})(F|I|BW|B|W)(\d{1,9})[ \t]*", re.ASCII)
 _TRANSFER = re.compile(r"(\d{1,9})(SEND_F|RECV_F|SEND_B|RECV_B)(\d{1,9})", re.ASCII)
 _WHOLE_STAGE = re.compile(r"(\d{1,9})(UNSHARD|RESHARD|REDUCE_GRAD)", re.ASCII)
 _OVERLAP = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
-_CELL = re.compile(r'"[^"\n]*"|[^,]+')
+_CELL = re.compile(r"""(?:[ \t]*(\d{1,9})(F|I|BW|B|W)(\d{1,9})[ \t]*|("[^"]*"|[^,]*))(?:,|$)""", re.ASCII)
 
 
 def letters(text: str) -> tuple[str, Report]:
@@ -61,25 +61,21 @@ def read(text: str, dialect: str) -> Drawing:
 
 def _read_row(drawing: Drawing, number: int, line: str, kinds: dict[str, str]) -> Row:
     row = Row(number)
-    cell, counted = 0, 0
-    for found in _CELL.finditer(line):
-        cell += line.count(",", counted, found.start())
-        counted = found.start()
-        token = found[0]
-        match = _OPERATION.fullmatch(token)
-        if match and match[2] in kinds:
-            item: Item | None = Operation(kinds[match[2]], int(match[1]), int(match[3]))
-            offset = match.start(1)
-        else:
-            offset = len(token) - len(token.lstrip(' \t"'))
-            token = token.strip(' \t"')
-            if not token:
-                continue
-            item = _parse(token, kinds)
+    for cell, found in enumerate(_CELL.finditer(line)):
+        stage, letter, microbatch, other = found.groups()
+        if letter in kinds:
+            row.add(Operation(kinds[letter], int(stage), int(microbatch)), found.start(1) + 1, cell)
+            continue
+        text = found[0].removesuffix(",") if other is None else other
+        token = text.strip(' \t"')
+        if not token:
+            continue
+        column = found.start() + text.index(token) + 1
+        item = _parse(token, kinds)
         if item is None:
-            drawing.bad_token(partial(_explain, token, drawing.dialect, kinds), row, found.start() + offset + 1)
+            drawing.bad_token(partial(_explain, token, drawing.dialect, kinds), row, column)
         else:
-            row.add(item, number, found.start() + offset + 1, cell)
+            row.add(item, column, cell)
     return row
 
 

@@ -1,0 +1,95 @@
+"""How long verifying a schedule of a million operations takes, and how much memory; and how it grows.
+
+    python benchmarks/verify.py [OPERATIONS ...]
+
+Writes a ZB-H1 schedule on 16 devices as torch CSV, without and with communication, verifies the files in processes of
+their own, and prints seconds and peak memory. Where torch is installed, its own checks of the same schedule (that no
+operation is missing, and the simulation of its communication) run beside it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+DEVICES = 16
+
+WRITE = """
+import sys
+from debubble.compiler import placement
+from debubble.compiler.interchange import communication, torch_csv
+from debubble.compiler.lowering import lower
+from debubble.compiler.named import named_schedule
+from debubble.compiler.problem import Problem
+from debubble.compiler.profile import Profile
+
+devices, microbatches, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+profile = Profile.uniform(stages=devices, forward=1, backward_input=1, backward_weight=1)
+problem = Problem(profile, placement.linear(devices), microbatches)
+schedule = named_schedule("zb-h1", problem)
+open(f"{folder}/compute.csv", "w").write(torch_csv.write(schedule))
+open(f"{folder}/communication.csv", "w").write(communication.write(lower(problem, schedule)))
+"""
+
+VERIFY = """
+import sys
+from debubble.compiler.interchange import verify_file
+
+judgement = verify_file(sys.argv[1])
+assert judgement.valid, judgement
+print(judgement.summary().splitlines()[0])
+"""
+
+TORCH = """
+import csv, sys
+from torch.distributed.pipelining import schedules
+
+devices, microbatches = int(sys.argv[2]), int(sys.argv[3])
+rows = {r: [schedules._Action.from_str(c) for c in row] for r, row in enumerate(csv.reader(open(sys.argv[1])))}
+if sys.argv[1].endswith("compute.csv"):
+    schedules._validate_schedule(rows, devices, devices, microbatches)
+else:
+    rows = {r: [a for a in row if a.computation_type != schedules.REDUCE_GRAD] for r, row in rows.items()}
+    schedules._simulate_comms_compute(rows, lambda stage: stage, devices)
+"""
+
+
+def measured(code: str, *arguments: object, limit: float = 600) -> tuple[float, float, str]:
+    """Seconds, MiB at the peak, and the last line or the error of a process of its own."""
+    start = time.perf_counter()
+    wrapped = f"import resource\n{code}\nprint('PEAK', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    command = [sys.executable, "-c", wrapped, *map(str, arguments)]
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    except subprocess.TimeoutExpired:
+        return limit, 0.0, f"stopped after {limit:g} s"
+    seconds = time.perf_counter() - start
+    lines = run.stdout.splitlines()
+    if run.returncode or not lines:
+        return seconds, 0.0, run.stderr.strip().splitlines()[-1][:100]
+    return seconds, int(lines[-1].split()[1]) / 1024, lines[-2][-60:] if len(lines) > 1 else "accepted"
+
+
+def main() -> None:
+    sizes = [int(size) for size in sys.argv[1:]] or [100_000, 1_000_000]
+    for size in sizes:
+        microbatches = -(-size // (3 * DEVICES))
+        with tempfile.TemporaryDirectory() as folder:
+            measured(WRITE, DEVICES, microbatches, folder)
+            for name in ("compute.csv", "communication.csv"):
+                path = Path(folder) / name
+                seconds, memory, note = measured(VERIFY, path)
+                print(
+                    f"{size:>9} operations, {name:18} debubble {seconds:6.1f} s {memory:6.0f} MiB  {note}", flush=True
+                )
+                seconds, memory, note = measured(TORCH, path, DEVICES, microbatches, limit=120)
+                print(
+                    f"{size:>9} operations, {name:18} torch    {seconds:6.1f} s {memory:6.0f} MiB  {note}", flush=True
+                )
+
+
+if __name__ == "__main__":
+    main()
