@@ -1,0 +1,311 @@
+"""Tasks: the operations of a problem as integers, the form in which windows, the ILP and CP-SAT see it.
+
+Every start time is a sum of durations and transfer times, so it is a multiple of their common tick.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from ..compiler.operation import Operation
+from ..compiler.problem import Problem
+from ..compiler.schedule import Schedule
+from ..compiler.simulation import inputs
+
+FINEST = 10**6
+"""A cost has at most about this many ticks; where the exact tick is finer, costs are rounded down."""
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A backward that may be split or fused: its tasks `backward` (B) and `weight` (W).
+
+    Split, W takes `split` ticks. Fused, W follows B at once and takes the `rest` of the fused duration, and the
+    gradient leaves at its end.
+    """
+
+    backward: int
+    weight: int
+    split: int
+    rest: int
+
+
+class Life(NamedTuple):
+    """The tasks of one stage and micro-batch in the order they run: F, B, W or F, BW.
+
+    `levels` is the memory they hold: nothing before the first, then what is held after each.
+    """
+
+    tasks: tuple[int, ...]
+    levels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """All operations of a problem, in an order that respects their dependencies, with integer costs.
+
+    Task i runs `operations[i]` on `devices[i]` for `durations[i]` ticks (the least, where `fusions` leave a choice)
+    and changes the held memory by `changes[i]`; device d has room for `rooms[d]` (None: unlimited). Task j starts at
+    least `lag` ticks after task i < j for each arc (i, j, lag). Times are `exact` multiples of `tick` time units, or
+    rounded down, as are memories: then the tasks are a relaxation of the problem, and so still bound it from below.
+    `covers` is False when the problem allows operations the tasks do not have (overlapped pairs that save time).
+    """
+
+    problem: Problem
+    tick: float
+    exact: bool
+    covers: bool
+    operations: tuple[Operation, ...]
+    devices: tuple[int, ...]
+    durations: tuple[int, ...]
+    changes: tuple[int, ...]
+    rooms: tuple[int | None, ...]
+    arcs: tuple[tuple[int, int, int], ...]
+    fusions: tuple[Fusion, ...]
+
+    @cached_property
+    def index(self) -> dict[Operation, int]:
+        """The task of each operation."""
+        return {operation: task for task, operation in enumerate(self.operations)}
+
+    @cached_property
+    def on_device(self) -> tuple[tuple[int, ...], ...]:
+        """The tasks of each device."""
+        held: list[list[int]] = [[] for _ in range(self.problem.devices)]
+        for task, device in enumerate(self.devices):
+            held[device].append(task)
+        return tuple(map(tuple, held))
+
+    @cached_property
+    def lives(self) -> tuple[tuple[Life, ...], ...]:
+        """For each device, the lives of its stages and micro-batches."""
+        grouped: dict[tuple[int, int, int], list[int]] = {}
+        for task, (_, stage, microbatch) in enumerate(self.operations):
+            grouped.setdefault((self.devices[task], stage, microbatch), []).append(task)
+        held: list[list[Life]] = [[] for _ in range(self.problem.devices)]
+        for (device, _, _), members in grouped.items():
+            levels = itertools.accumulate((self.changes[task] for task in members), initial=0)
+            held[device].append(Life(tuple(members), tuple(levels)))
+        return tuple(map(tuple, held))
+
+    @cached_property
+    def raising(self) -> tuple[tuple[tuple[int, int, Life], ...], ...]:
+        """For each device, the tasks that raise the memory, with the level of their life then, and the life.
+
+        A backward that may be fused is not among them: it need not raise it.
+        """
+        exempt = {fusion.backward for fusion in self.fusions}
+        return tuple(
+            tuple(
+                (task, level, life)
+                for life in lives
+                for task, level in zip(life.tasks, life.levels[1:], strict=True)
+                if self.changes[task] > 0 and task not in exempt
+            )
+            for lives in self.lives
+        )
+
+    @cached_property
+    def closure(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """For every task, bit masks of the tasks of its device that come before it, and after it, in every schedule.
+
+        A path of dependencies connects them, through any device.
+        """
+        ancestors = [0] * len(self.operations)
+        for first, second, _ in sorted(self.arcs, key=lambda arc: arc[1]):
+            ancestors[second] |= ancestors[first] | 1 << first
+        own = [sum(1 << task for task in members) for members in self.on_device]
+        before = [mask & own[device] for mask, device in zip(ancestors, self.devices, strict=True)]
+        after = [0] * len(self.operations)
+        for task, mask in enumerate(before):
+            for earlier in bits(mask):
+                after[earlier] |= 1 << task
+        return tuple(before), tuple(after)
+
+    @cached_property
+    def pinned(self) -> frozenset[int]:
+        """First tasks of devices that start at their earliest time in every schedule.
+
+        With identical micro-batches in one direction, a device starts with the first forward of its lowest stage,
+        and that has nothing to wait for but first forwards of other devices.
+        """
+        problem = self.problem
+        if not problem.identical_microbatches or problem.placement.bidirectional:
+            return frozenset()
+        pinned: set[int] = set()
+        seen: set[int] = set()
+        for stage, device in enumerate(problem.placement.down):
+            if device in seen:
+                break
+            seen.add(device)
+            pinned.add(self.index[Operation("F", stage, 0)])
+        return frozenset(pinned)
+
+    def ticks_up(self, value: float) -> int:
+        """A time in ticks, rounded up, but for what is rounding error."""
+        return math.ceil(value / self.tick * (1 - 1e-12) - 1e-6)
+
+    def schedule(self, order: Iterable[int], fused: Iterable[Fusion], method: str) -> Schedule:
+        """The schedule that takes each device's tasks in the given order, with the given backwards fused."""
+        replaced: dict[int, Operation | None] = {}
+        for fusion in fused:
+            _, stage, microbatch = self.operations[fusion.backward]
+            replaced[fusion.backward] = Operation("BW", stage, microbatch)
+            replaced[fusion.weight] = None
+        orders: list[list[Operation]] = [[] for _ in range(self.problem.devices)]
+        for task in order:
+            operation = replaced.get(task, self.operations[task])
+            if operation is not None:
+                orders[self.devices[task]].append(operation)
+        return Schedule.of(orders, method)
+
+
+def tasks(problem: Problem) -> Tasks:
+    """The tasks of a problem, with identical micro-batches in number order at every stage.
+
+    The order loses nothing: sorting the starts of a stage keeps every dependency and the memory (per direction in a
+    bidirectional placement). Where backwards may be fused one by one, their W keep no order.
+    """
+    operations: list[Operation] = []
+    fusible: list[Operation] = []
+    ways = [_way(problem, stage) for stage in range(problem.stages)]
+    m = problem.microbatches
+    for microbatch in range(m):
+        operations.extend(Operation("F", stage, microbatch) for stage in range(problem.stages))
+        way_back = list(enumerate(ways))[::-1]
+        operations.extend(Operation("BW" if way == "fused" else "B", stage, microbatch) for stage, way in way_back)
+        operations.extend(Operation("W", stage, microbatch) for stage, way in way_back if way != "fused")
+        fusible.extend(Operation("B", stage, microbatch) for stage, way in way_back if way == "either")
+    index = {operation: task for task, operation in enumerate(operations)}
+    transfers = {}
+    for operation in operations:
+        for need in inputs(operation, problem.stages):
+            made = need if need in index else Operation("BW", need.stage, need.microbatch)
+            transfers[made, operation] = problem.transfer(
+                problem.device(made), problem.device(operation), min(made.stage, operation.stage), made.microbatch
+            )
+    costs = {operation: problem.duration(operation) for operation in operations}
+    whole = {operation: problem.duration(operation._replace(kind="BW")) for operation in fusible}
+    tick, exact = _tick([*costs.values(), *transfers.values(), *whole.values()])
+
+    def ticks(value: float) -> int:
+        return round(value / tick) if exact else math.floor(value / tick)
+
+    durations = [ticks(costs[operation]) for operation in operations]
+    fusions = []
+    for operation in fusible:
+        backward, weight = index[operation], index[operation._replace(kind="W")]
+        rest = max(0, ticks(whole[operation]) - durations[backward])
+        fusions.append(Fusion(backward, weight, durations[weight], rest))
+        durations[weight] = min(durations[weight], rest)
+    arcs = [
+        (index[made], index[operation], durations[index[made]] + ticks(transfer))
+        for (made, operation), transfer in transfers.items()
+    ]
+    if problem.identical_microbatches:
+        for operation in operations:
+            kind, stage, microbatch = operation
+            after = index.get(operation._replace(microbatch=microbatch + 1))
+            same_way = after is not None and problem.device(operations[after]) == problem.device(operation)
+            if after is not None and same_way and not (kind == "W" and ways[stage] == "either"):
+                arcs.append((index[operation], after, durations[index[operation]]))
+    changes, rooms = _memories(problem, operations)
+    ratios = problem.profile.overlapped_pair
+    pairs_pay = ratios is not None and min(ratios if isinstance(ratios, tuple) else (ratios,)) < 1
+    return Tasks(
+        problem=problem,
+        tick=tick,
+        exact=exact,
+        covers=not pairs_pay,
+        operations=tuple(operations),
+        devices=tuple(map(problem.device, operations)),
+        durations=tuple(durations),
+        changes=changes,
+        rooms=rooms,
+        arcs=tuple(sorted(arcs)),
+        fusions=tuple(fusions),
+    )
+
+
+def _way(problem: Problem, stage: int) -> str:
+    """How the backwards of a stage run: "split", "fused", or "either" where the choice can matter.
+
+    B, then W at once, does all that BW does where BW takes no less time than both and B holds no more memory than F.
+    BW does all that B and W do where it takes no more time than B alone.
+    """
+    if problem.backward != "any":
+        return problem.backward
+    costs = problem.profile.stages[stage]
+    if costs.fused <= costs.backward_input:
+        return "fused"
+    capped = any(not math.isinf(problem.caps[owner]) for owner in _owners(problem, stage))
+    rises = costs.memory.backward_input > 0 and capped
+    return "either" if rises or costs.fused < costs.backward_input + costs.backward_weight else "split"
+
+
+def _owners(problem: Problem, stage: int) -> Iterator[int]:
+    for owners in filter(None, (problem.placement.down, problem.placement.up)):
+        yield owners[stage]
+
+
+def _tick(values: Iterable[float]) -> tuple[float, bool]:
+    """The largest time that all values are multiples of, and True; or a fine enough tick, and False."""
+    distinct = {value for value in values if value > 0}
+    fractions = {value: Fraction(value).limit_denominator(10**6) for value in distinct}
+    if not distinct:
+        return 1.0, True
+    denominator = math.lcm(*(fraction.denominator for fraction in fractions.values()))
+    numerator = math.gcd(*(int(fraction * denominator) for fraction in fractions.values()))
+    tick = numerator / denominator
+    near = all(abs(float(fraction) - value) <= 1e-12 * value for value, fraction in fractions.items())
+    if near and max(distinct) / tick <= FINEST:
+        return tick, True
+    return max(distinct) / FINEST, False
+
+
+def _memories(problem: Problem, operations: list[Operation]) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+    """The change of held memory at every operation, and the room of every device, in integer units.
+
+    What a stage holds after F and after B is rounded down where it is not a multiple of the unit.
+    """
+    levels = {
+        (stage, factor): (factor * costs.memory.forward, factor * (costs.memory.forward + costs.memory.backward_input))
+        for stage, costs in enumerate(problem.profile.stages)
+        for factor in set(map(problem.factor, range(problem.microbatches)))
+    }
+    unit, exact = _tick([abs(level) for pair in levels.values() for level in pair])
+
+    def units(level: float) -> int:
+        return max(0, round(level / unit) if exact else math.floor(level / unit))
+
+    changes = []
+    for operation in operations:
+        kind, stage, microbatch = operation
+        after_forward, after_backward = map(units, levels[stage, problem.factor(microbatch)])
+        changes.append(
+            {
+                "F": after_forward,
+                "B": after_backward - after_forward,
+                "W": -after_backward,
+                "BW": -after_forward,
+            }[kind]
+        )
+    rooms = [
+        None if math.isinf(cap) else math.floor((cap * (1 + 1e-9) + 1e-12 - static) / unit * (1 + 1e-12) + 1e-9)
+        for cap, static in zip(problem.caps, problem.static_memory, strict=True)
+    ]
+    return tuple(changes), tuple(rooms)
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the bits set in a mask, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

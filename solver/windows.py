@@ -1,0 +1,247 @@
+"""Windows: when each task may start in a schedule whose value is at most a target.
+
+Windows are tightened by propagation until nothing changes. When a window empties there is no such schedule, and the
+target is refuted. Propagation never removes a schedule in number order that meets the target.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+
+from .tasks import Life, Tasks, bits
+
+
+class Refuted(Exception):
+    """No schedule of the tasks has a value of at most the target."""
+
+
+class Windows:
+    """Earliest and latest start of every task, and the tasks decided to run before and after it on its device.
+
+    `target` is the largest value allowed, in ticks. `orders` adds pairs (i, j) of tasks of one device to be taken in
+    that order. Raises Refuted, from the constructor and from every method that decides something, when nothing is left.
+    """
+
+    def __init__(self, tasks: Tasks, target: int, orders: Iterable[tuple[int, int]] = ()) -> None:
+        self.tasks, self.target = tasks, target
+        self.earliest = [0] * len(tasks.operations)
+        horizon = 2 * target if tasks.problem.objective == "span" else target
+        self.latest = [horizon - duration for duration in tasks.durations]
+        before, after = tasks.closure
+        self.before = list(before)
+        """Bit k of `before[i]`: task k runs before task i on the same device."""
+        self.after = list(after)
+        for first, second in orders:
+            self.order(first, second)
+        self.propagate()
+
+    def copy(self) -> Windows:
+        """Windows that can be tightened without changing these."""
+        twin = object.__new__(Windows)
+        twin.__dict__.update(self.__dict__)
+        twin.earliest, twin.latest = self.earliest[:], self.latest[:]
+        twin.before, twin.after = self.before[:], self.after[:]
+        return twin
+
+    def decided(self, first: int, second: int) -> bool:
+        """True when it is known which of two tasks of one device runs first."""
+        return bool((self.before[first] | self.after[first]) >> second & 1)
+
+    def open_pairs(self) -> Iterator[tuple[int, int]]:
+        """Pairs of tasks of one device whose order is still to be chosen."""
+        for members in self.tasks.on_device:
+            for position, first in enumerate(members):
+                known = self.before[first] | self.after[first]
+                for second in members[position + 1 :]:
+                    if not known >> second & 1:
+                        yield first, second
+
+    def order(self, first: int, second: int) -> None:
+        """Decide that one task runs before another on their device, and what follows from it by transitivity."""
+        if self.before[second] >> first & 1:
+            return
+        if self.before[first] >> second & 1:
+            raise Refuted
+        firsts, seconds = self.before[first] | 1 << first, self.after[second] | 1 << second
+        for task in bits(seconds):
+            self.before[task] |= firsts
+        for task in bits(firsts):
+            self.after[task] |= seconds
+
+    def propagate(self) -> None:
+        """Tighten windows and decide orders until nothing changes."""
+        while True:
+            seen = (self.earliest[:], self.latest[:], self.before[:])
+            self._dependencies()
+            self._extent()
+            for members in self.tasks.on_device:
+                self._overlaps(members)
+                self._loads(members)
+            for device, room in enumerate(self.tasks.rooms):
+                if room is not None:
+                    self._memory(device, room)
+            if any(first > last for first, last in zip(self.earliest, self.latest, strict=True)):
+                raise Refuted
+            if (self.earliest, self.latest, self.before) == seen:
+                return
+
+    def probe(self, deadline: float = math.inf) -> None:
+        """Try both orders of every open pair, and decide for the other where propagation refutes one, until nothing
+        changes or `deadline` (of time.monotonic) has passed. Raises Refuted when both are refuted.
+        """
+        changed = True
+        while changed:
+            changed = False
+            for first, second in list(self.open_pairs()):
+                for one, other in ((first, second), (second, first)):
+                    if self.decided(first, second):
+                        break
+                    if time.monotonic() >= deadline:
+                        return
+                    trial = self.copy()
+                    try:
+                        trial.order(one, other)
+                        trial.propagate()
+                    except Refuted:
+                        self.order(other, one)
+                        self.propagate()
+                        changed = True
+
+    def _dependencies(self) -> None:
+        """start_j >= start_i + lag for every arc (i, j, lag), both ways; tasks that must start at once are pinned."""
+        earliest, latest = self.earliest, self.latest
+        for first, second, lag in self.tasks.arcs:
+            start = earliest[first] + lag
+            if start > earliest[second]:
+                earliest[second] = start
+        for first, second, lag in reversed(self.tasks.arcs):
+            start = latest[second] - lag
+            if start < latest[first]:
+                latest[first] = start
+        for task in self.tasks.pinned:
+            latest[task] = min(latest[task], earliest[task])
+
+    def _extent(self) -> None:
+        """A device ends at most `target` after it begins: end_i - start_j <= target for its tasks i and j.
+
+        This is what the objective span asks; for the makespan it follows from the first windows.
+        """
+        if self.tasks.problem.objective != "span":
+            return
+        durations, earliest, latest = self.tasks.durations, self.earliest, self.latest
+        for members in self.tasks.on_device:
+            begin = max(earliest[task] + durations[task] for task in members) - self.target
+            end = min(latest[task] for task in members) + self.target
+            for task in members:
+                earliest[task] = max(earliest[task], begin)
+                latest[task] = min(latest[task], end - durations[task])
+
+    def _overlaps(self, members: tuple[int, ...]) -> None:
+        """i runs before j when j cannot end before the latest start of i."""
+        durations, earliest, latest = self.tasks.durations, self.earliest, self.latest
+        by_latest = sorted(members, key=latest.__getitem__)
+        for second in members:
+            end = earliest[second] + durations[second]
+            known = self.before[second] | self.after[second]
+            for first in by_latest:
+                if latest[first] >= end:
+                    break
+                if first != second and not known >> first & 1:
+                    self.order(first, second)
+                    known = self.before[second] | self.after[second]
+                elif self.after[second] >> first & 1:
+                    raise Refuted
+
+    def _loads(self, members: tuple[int, ...]) -> None:
+        """A task starts after all that run before it: start_i >= min start of P + sum of durations of P, P any part of
+        the tasks before i; and the same backwards for the tasks after it."""
+        durations, earliest, latest = self.tasks.durations, self.earliest, self.latest
+        horizon = 2 * self.target
+        by_start = sorted((earliest[task], durations[task], task) for task in members)
+        by_end = sorted(((latest[task] + durations[task], durations[task], task) for task in members), reverse=True)
+        for task in members:
+            before, after = self.before[task], self.after[task]
+            clock = 0
+            for start, duration, other in by_start:
+                if before >> other & 1:
+                    clock = (clock if clock > start else start) + duration
+            earliest[task] = max(earliest[task], clock)
+            clock = horizon
+            for end, duration, other in by_end:
+                if after >> other & 1:
+                    clock = (clock if clock < end else end) - duration
+            latest[task] = min(latest[task], clock - durations[task])
+
+    def _memory(self, device: int, room: int) -> None:
+        """Where task k raises the memory, the lives of all micro-batches together must fit:
+
+            sum over lives of level(tasks of the life done before k) <= room.
+
+        Each life has done at least the tasks known to be before k and none of those known to be after it, so its least
+        level in that range counts. A task whose place on one side of k would leave too little room is on the other,
+        and k waits until enough can have been freed.
+        """
+        for task, level, own in self.tasks.raising[device]:
+            self._fit(task, level, own, device, room)
+
+    def _fit(self, task: int, level: int, own: Life, device: int, room: int) -> None:
+        """Apply the memory rule to one task that raises its own life's level to `level`."""
+        before, after = self.before[task], self.after[task]
+        durations, earliest = self.tasks.durations, self.earliest
+        total = held_now = level
+        undecided = []
+        for life, levels in self.tasks.lives[device]:
+            if life is own.tasks:
+                continue
+            least = 0
+            while least < len(life) and before >> life[least] & 1:
+                least += 1
+            most = least
+            while most < len(life) and not after >> life[most] & 1:
+                most += 1
+            lowest = min(levels[least : most + 1])
+            total += lowest
+            held_now += levels[least]
+            if least < most:
+                undecided.append((life, levels, least, most, lowest))
+        if total > room:
+            raise Refuted
+        slack = room - total
+        for life, levels, least, most, lowest in undecided:
+            for cut in range(least, most):
+                if min(levels[least : cut + 1]) - lowest > slack:
+                    self.order(life[cut], task)
+                elif min(levels[cut + 1 : most + 1]) - lowest > slack:
+                    self.order(task, life[cut])
+        if held_now > room:
+            events = []
+            for life, levels, least, most, _ in undecided:
+                level = levels[least]
+                for done in range(least + 1, most + 1):
+                    if levels[done] < level:
+                        events.append((earliest[life[done - 1]] + durations[life[done - 1]], level - levels[done]))
+                        level = levels[done]
+            for time, freed in sorted(events):
+                held_now -= freed
+                if held_now <= room:
+                    earliest[task] = max(earliest[task], time)
+                    break
+
+
+def lowest_target(tasks: Tasks, low: int, high: int, deadline: float = math.inf) -> int:
+    """The lowest target from `low` that propagation does not refute, high + 1 when it refutes all up to `high`.
+
+    It is a lower bound on the value (a destructive one: Klein and Scholl 1999), and also when `deadline` (of
+    time.monotonic) ends the search for it early.
+    """
+    while low <= high and time.monotonic() < deadline:
+        target = (low + high) // 2
+        try:
+            Windows(tasks, target)
+        except Refuted:
+            low = target + 1
+        else:
+            high = target - 1
+    return low
