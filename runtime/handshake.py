@@ -83,6 +83,17 @@ def agree(plan: Plan, transport: Transport, held: Sequence[int], trouble: str | 
     check_stages(plan, [other["stages"] for other in gathered])
 
 
+def settle(transport: Transport, ranks: int, trouble: str | None) -> None:
+    """Raise the InputError of any rank on all of them."""
+    troubles = [trouble]
+    if ranks > 1:
+        troubles = [None] * ranks
+        dist.all_gather_object(troubles, trouble, group=transport.group)
+    for rank, found in enumerate(troubles):
+        if found is not None:
+            raise InputError(f"rank {rank}: {found}")
+
+
 def learn_forms(
     plan: Plan,
     transport: Transport,

@@ -7,8 +7,7 @@ here decides what comes first.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -16,9 +15,10 @@ import torch.distributed as dist
 from torch import nn
 
 from ..compiler.errors import InputError, RunError
-from ..compiler.instruction import Compute, Instruction, Receive, Reduce, Send, Wait
+from ..compiler.instruction import Compute, Instruction, Receive, Reduce, Send, Stream, Wait
 from ..compiler.operation import Operation, parts
 from ..compiler.plan import Plan
+from .copies import Copies, Tie, channels
 from .handshake import Form, Forms, agree, learn_forms
 from .memory import HeldMemory
 from .microbatch import Tensors, cut, seeded, shares
@@ -29,6 +29,9 @@ from .transport import Transport
 Keywords: TypeAlias = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
 """Keyword inputs of the stages: the same for all, or made for each (stage, micro-batch)."""
 
+Program: TypeAlias = Sequence[tuple[int, Callable[[Any], None], Instruction]]
+"""Instructions, with their numbers in the stream and what executes them."""
+
 
 class Pipeline:
     """Trains the stages of this rank as the plan says.
@@ -36,8 +39,9 @@ class Pipeline:
     `stages` are this rank's modules by stage number, `loss_fn(output, target)` is the mean loss of a micro-batch.
     Devices are ranks of `group` (None: the default group; a plan of one device needs none). With `seed`, every forward
     draws its random numbers (dropout) from its own generator, so that they do not depend on the order of execution.
-    Before the first step all ranks compare the plan, the placement and the shapes; where they differ every rank
-    raises the same InputError. `progress` is told where the rank is.
+    `ties` are pairs of parameters, each as (stage, name), that are one weight in two places: their gradients are
+    summed. Before the first step all ranks compare the plan, the placement, the shapes and the values of such copies;
+    where they differ every rank raises the same InputError. `progress` is told where the rank is.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Pipeline:
         group: dist.ProcessGroup | None = None,
         *,
         seed: int | None = None,
+        ties: Sequence[Tie] = (),
         progress: Progress | None = None,
     ) -> None:
         problem = plan.problem
@@ -66,8 +71,9 @@ class Pipeline:
             number: Stage(number, module, loss_fn if number == self._last else None)
             for number, module in stages.items()
         }
-        self.transport = Transport(group, _channels(plan), _device(stages.values()))
+        self.transport = Transport(group, channels(plan, ties), _device(stages.values()))
         self.rank = self.transport.rank
+        self._copies = Copies(plan, stages, ties, self.transport)
         self._ready = False
         self._steps = 0
         self._progress: Progress = [0, OUTSIDE] if progress is None else progress
@@ -78,13 +84,11 @@ class Pipeline:
             Wait: self._wait,
             Reduce: self._reduce,
         }
-        self._program = [(execute[type(i)], i) for i in plan.streams[self.rank]]
-        split = [
-            op for i in plan.streams[self.rank] if isinstance(i, Compute) for op in parts(i.step) if op.kind == "B"
-        ]
-        self._split = {(stage, microbatch) for _, stage, microbatch in split}
-        self._reduced = [i.stage for i in plan.streams[self.rank] if isinstance(i, Reduce)]
-        self._earlier: dict[int, list[torch.Tensor | None]] = {}  # gradients of earlier steps, which are summed already
+        stream = plan.streams[self.rank]
+        self._program = [(number, execute[type(i)], i) for number, i in enumerate(stream)]
+        self._forwards = [(number, execute[type(i)], i) for number, i in forward_only(stream)]
+        executed = [operation for i in stream if isinstance(i, Compute) for operation in parts(i.step)]
+        self._split = {(stage, microbatch) for kind, stage, microbatch in executed if kind == "B"}
         self._forms: dict[tuple[int, int], Forms] = {}
         self._buffers: dict[Operation, Tensors] = {}
         self._values: dict[Operation, Tensors] = {}
@@ -100,6 +104,7 @@ class Pipeline:
         *,
         weights: Sequence[float] | None = None,
         keywords: Keywords | None = None,
+        update: Callable[[], object] | None = None,
     ) -> torch.Tensor:
         """Train on one global batch: accumulate the gradients, and return the loss on every rank.
 
@@ -107,25 +112,72 @@ class Pipeline:
         micro-batches along the first dimension, sizes differing by at most one. The loss of the batch is the sum of
         the micro-batches' losses times `weights`, by default their shares of the rows: the mean over the batch.
         Gradients are scaled by that alone, once, and add to what the parameters hold; zeroing them is the caller's.
+        `update`, such as an optimizer's step, is called when the gradients of this rank are complete, before it waits
+        for the loss: with it, the time until a rank can go on is its span, not the makespan.
         Raises RunError that names rank and instruction when anything fails on the way.
         """
-        self._begin(inputs, targets, weights, {} if keywords is None else keywords)
+        self._begin(inputs, targets, weights, keywords)
+        self._copies.begin()
+        with contextlib.ExitStack() as stack:
+            for stage in self._stages.values():
+                stack.enter_context(stage.installed())
+            loss = self._execute(self._program, update)
+        self._steps += 1
+        self._progress[0] = self._steps
+        return loss
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        inputs: Any = None,
+        targets: Any = None,
+        *,
+        weights: Sequence[float] | None = None,
+        keywords: Keywords | None = None,
+    ) -> torch.Tensor:
+        """The loss of one global batch, on every rank, with the forwards of the plan alone.
+
+        Takes what `step` takes. Whether modules are in evaluation mode is the caller's to say.
+        """
+        self._begin(inputs, targets, weights, keywords)
+        return self._execute(self._forwards, None)
+
+    def clip_gradients(self, most: float) -> torch.Tensor:
+        """Scale all gradients, on all ranks, so that their global norm is at most `most`; returns the norm before.
+
+        Every weight counts once, however many copies it has. All ranks must call it, and it waits for all.
+        """
+        own = [p.grad for p in self._copies.counted() if p.grad is not None]
+        total = torch.zeros((), dtype=torch.float64, device=self.transport.device)
+        for gradient in own:
+            total += torch.linalg.vector_norm(gradient, dtype=torch.promote_types(gradient.dtype, torch.float32)) ** 2
+        self.transport.sum(total)
+        norm = total.sqrt()
+        factor = torch.clamp(most / (norm + 1e-6), max=1.0)
+        for stage in self._stages.values():
+            for parameter in {id(p): p for p in stage.module.parameters()}.values():
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor.to(parameter.grad.dtype))
+        return norm
+
+    def _execute(self, program: Program, update: Callable[[], object] | None) -> torch.Tensor:
+        """Interpret instructions, finish the gradients of copies, let the caller update, and sum the loss."""
         progress = self._progress
         progress[0] = self._steps
         try:
-            with contextlib.ExitStack() as stack:
-                for stage in self._stages.values():
-                    stack.enter_context(stage.installed())
-                for number, (execute, instruction) in enumerate(self._program):
-                    progress[1] = number
-                    execute(instruction)
+            for number, execute, instruction in program:
+                progress[1] = number
+                execute(instruction)
             progress[1] = len(self._program)
+            if torch.is_grad_enabled():
+                self._copies.finish()
+            if update is not None:
+                update()
             loss = self._total_loss()
         except Exception as error:
             place = describe(self.plan, self.rank, progress[0], progress[1])
             raise RunError(f"{place}: {_described(error)}") from error
-        self._steps += 1
-        progress[0], progress[1] = self._steps, OUTSIDE
+        progress[1] = OUTSIDE
         return loss
 
     def count_memory(self, memory: HeldMemory | None) -> None:
@@ -133,10 +185,10 @@ class Pipeline:
         for stage in self._stages.values():
             stage.memory = memory
 
-    def _begin(self, inputs: Any, targets: Any, weights: Sequence[float] | None, keywords: Keywords) -> None:
+    def _begin(self, inputs: Any, targets: Any, weights: Sequence[float] | None, keywords: Keywords | None) -> None:
         """Cut the batch; before the first step also the handshake and the buffers."""
         trouble = None
-        self._keywords = keywords
+        self._keywords = {} if keywords is None else keywords
         try:
             self._inputs = self._cut_inputs(inputs)
             self._targets = self._cut_targets(targets, weights)
@@ -146,16 +198,12 @@ class Pipeline:
             trouble = str(error)
         if not self._ready:
             agree(self.plan, self.transport, list(self._stages), trouble)
+            self._copies.check()
             self._forms = learn_forms(self.plan, self.transport, self._try_forward, self._inputs)
             self._buffers = _buffers(self.plan.streams[self.rank], self._forms, self.transport.device)
             self._ready = True
         self._values.clear()
         self.losses = {}
-        for stage in self._reduced:
-            parameters = _trained(self._stages[stage].module)
-            self._earlier[stage] = [parameter.grad for parameter in parameters]
-            for parameter in parameters:
-                parameter.grad = None
 
     def _cut_inputs(self, inputs: Any) -> list[Tensors] | None:
         if 0 not in self._stages:
@@ -239,12 +287,7 @@ class Pipeline:
             self._values[instruction.value] = tensors
 
     def _reduce(self, instruction: Reduce) -> None:
-        earlier = self._earlier.pop(instruction.stage)
-        for parameter, before in zip(_trained(self._stages[instruction.stage].module), earlier, strict=True):
-            own = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            parameter.grad = own + self.transport.exchange(own, instruction.peer)
-            if before is not None:
-                parameter.grad += before
+        self._copies.reduce(instruction.stage, instruction.peer)
 
     def _total_loss(self) -> torch.Tensor:
         """The sum of the weighted losses, in double precision, on every rank."""
@@ -255,17 +298,18 @@ class Pipeline:
         return total
 
 
-def _channels(plan: Plan) -> set[tuple[int, int]]:
-    """Both directions of every stage boundary between devices, and between the two copies of a stage."""
-    placement = plan.problem.placement
-    pairs = set(pairwise(placement.down))
-    if placement.up is not None:
-        pairs.update(pairwise(placement.up), zip(placement.down, placement.up, strict=True))
-    return {channel for a, b in pairs if a != b for channel in ((a, b), (b, a))}
+def forward_only(stream: Stream) -> Iterator[tuple[int, Instruction]]:
+    """What is left of a stream without its backwards, with the numbers in it.
 
-
-def _trained(module: nn.Module) -> list[nn.Parameter]:
-    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+    It is safe where the whole is: what an instruction waits for is on the side of forwards when the instruction is.
+    """
+    for number, instruction in enumerate(stream):
+        if isinstance(instruction, Compute):
+            for operation in parts(instruction.step):
+                if operation.kind == "F":
+                    yield number, Compute(operation)
+        elif isinstance(instruction, Send | Receive | Wait) and instruction.value.kind == "F":
+            yield number, instruction
 
 
 def _device(modules: Any) -> torch.device:

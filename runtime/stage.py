@@ -50,7 +50,7 @@ class Stage:
     def try_forward(self, inputs: Tensors, keywords: Mapping[str, Any], device: torch.device) -> Tensors:
         """The outputs of one forward that leaves no trace: random generators and buffers are restored."""
         saved = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
-        with restored_generators(device):
+        with torch.enable_grad(), restored_generators(device):
             outputs = as_tuple(self.module(*inputs, **keywords), f"the output of stage {self.number}")
         with torch.no_grad():
             for buffer, value in saved:

@@ -90,7 +90,7 @@ def _train(
             parameter.grad = None
         pipeline.count_memory(memory if step == 0 else None)  # it costs time, as the first step's handshake does
         start = time.perf_counter()
-        losses.append(float(pipeline.step(inputs, targets)))
+        losses.append(float(pipeline.step(inputs, targets, update=optimizer.step if optimizer else None)))
         seconds.append(time.perf_counter() - start)
         if job.check:
             expected = reference.step(inputs, targets) if reference is not None else 0.0
@@ -100,8 +100,6 @@ def _train(
                 tolerance = _tolerance(reference.modules)
                 ok = ok and error <= tolerance and abs(losses[-1] - expected) <= tolerance * max(abs(expected), 1e-30)
                 reference.update()
-        if optimizer is not None:
-            optimizer.step()
     peaks = [0] * problem.devices
     own = memory.peak if memory is not None else torch.cuda.max_memory_allocated(device)
     dist.all_gather_object(peaks, own)

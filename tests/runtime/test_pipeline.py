@@ -299,6 +299,120 @@ def test_keyword_inputs(cluster: Cluster) -> None:
     assert max(cluster(_keywords)) < 1e-12
 
 
+def _evaluations(rank: int, name: str) -> float:
+    plan, workload = named_plan(name, 4, 8), blocks()
+    pipeline = Pipeline(plan, build(plan, workload, rank), workload.loss)
+    batch = workload.data(0, 8, seed=0)
+    losses = {float(pipeline.evaluate(*batch)) for _ in range(10)}
+    (loss,) = losses | {float(pipeline.step(*batch))}
+    return loss - reference_of(plan, workload).step(*batch)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "interleaved", "zb-h2", "chimera", "dualpipe-v"])
+def test_evaluation_leaves_nothing_behind(cluster: Cluster, name: str) -> None:
+    """Ten forward-only passes and a step after them give one loss, that of plain autograd."""
+    assert max(map(abs, cluster(_evaluations, name))) < 1e-12
+
+
+def _evaluated(rank: int) -> bool:
+    plan, workload = named_plan("zb-h1", 4, 4), blocks()
+    modules = build(plan, workload, rank)
+    Pipeline(plan, modules, workload.loss).evaluate(*workload.data(0, 4, seed=0))
+    return all(p.grad is None for module in modules.values() for p in module.parameters())
+
+
+def test_evaluation_makes_no_gradients(cluster: Cluster) -> None:
+    """Forward only means forward only."""
+    assert cluster(_evaluated) == [True] * 4
+
+
+def _clipped(rank: int, name: str) -> tuple[float, float]:
+    plan, workload = named_plan(name, 4, 4), blocks()
+    modules = build(plan, workload, rank)
+    pipeline = Pipeline(plan, modules, workload.loss, seed=0)
+    batch = workload.data(0, 4, seed=0)
+    pipeline.step(*batch)
+    norm = float(pipeline.clip_gradients(0.25))
+    reference = reference_of(plan, workload)
+    reference.step(*batch)
+    expected = float(nn.utils.clip_grad_norm_(nn.ModuleList(reference.modules).parameters(), 0.25))
+    errors = [relative_error(gradients(modules[s]), gradients(reference.modules[s])) for s in modules]
+    return abs(norm / expected - 1), max(errors)
+
+
+@pytest.mark.parametrize("name", ["zb-h1", "chimera", "interleaved"])
+def test_clipping_by_the_global_norm(cluster: Cluster, name: str) -> None:
+    """The norm is over all ranks, each weight once, as in one process."""
+    assert max(max(errors) for errors in cluster(_clipped, name)) < 1e-10
+
+
+def _tied(rank: int, name: str, rounds: int) -> tuple[float, float]:
+    plan, workload = named_plan(name, 4, 4), blocks()
+    last = plan.problem.stages - 1
+    place = "linear1.weight"
+    modules, whole = build(plan, workload, rank), reference_of(plan, workload)
+    shared = whole.modules[0].get_parameter(place)
+    whole.modules[last].linear1.weight = shared  # type: ignore[union-attr, assignment]
+    if last in modules:
+        with torch.no_grad():
+            modules[last].get_parameter(place).copy_(shared)
+    pipeline = Pipeline(plan, modules, workload.loss, seed=0, ties=[((0, place), (last, place))])
+    batch = workload.data(0, 4, seed=0)
+    for _ in range(rounds):
+        pipeline.step(*batch)
+    whole.step(*batch)
+    expected = {s: [rounds * g for g in gradients(whole.modules[s])] for s in modules}
+    errors = [relative_error(gradients(modules[s]), expected[s]) for s in modules]
+    norm = float(pipeline.clip_gradients(1e9))
+    total = rounds * float(nn.utils.get_total_norm([p.grad for p in nn.ModuleList(whole.modules).parameters()]))
+    return max(errors), abs(norm / total - 1)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("name", ["1f1b", "zb-v", "chimera"])
+def test_tied_weights(cluster: Cluster, name: str, rounds: int) -> None:
+    """One weight on the first and the last stage, on two devices, on one, and in two copies of both."""
+    assert max(max(errors) for errors in cluster(_tied, name, rounds)) < 1e-10
+
+
+def _untied(rank: int) -> None:
+    plan, workload = named_plan("1f1b", 4, 4), blocks()
+    tie = ((0, "linear1.weight"), (3, "linear1.weight"))
+    Pipeline(plan, build(plan, workload, rank), workload.loss, ties=[tie]).step(*workload.data(0, 4, seed=0))
+
+
+def test_tied_weights_must_be_equal(cluster: Cluster) -> None:
+    """Ties of different values are refused on every rank."""
+    assert set(cluster.messages(_untied)) == {"rank 0: tied parameters must begin with the same values"}
+
+
+def _copies(rank: int) -> None:
+    plan, workload = named_plan("chimera", 4, 4), blocks()
+    modules = {s: workload.build(s, 4, seed=rank // 2) for s in plan.problem.placement.copies[rank]}
+    Pipeline(plan, modules, workload.loss).step(*workload.data(0, 4, seed=0))
+
+
+def test_copies_of_a_stage_must_be_equal(cluster: Cluster) -> None:
+    """A bidirectional plan whose two copies differ is refused on every rank, naming the parameter."""
+    messages = cluster.messages(_copies)
+    assert len(set(messages)) == 1
+    assert "of stage 3 differs from its copy on rank 3" in messages[0]
+
+
+def _updated(rank: int) -> bool:
+    plan, workload = named_plan("zb-h1", 4, 4), blocks()
+    modules = build(plan, workload, rank)
+    seen = []
+    pipeline = Pipeline(plan, modules, workload.loss)
+    pipeline.step(*workload.data(0, 4, seed=0), update=lambda: seen.extend(gradients(modules[rank])))
+    return all(torch.equal(a, b) for a, b in zip(seen, gradients(modules[rank]), strict=True))
+
+
+def test_the_update_sees_complete_gradients(cluster: Cluster) -> None:
+    """It is called once, with what the step leaves in the gradients."""
+    assert cluster(_updated) == [True] * 4
+
+
 def _misplaced(rank: int) -> None:
     plan, workload = named_plan("gpipe", 4, 2, place="v"), blocks()
     held = {0: (0, 7), 1: (1,), 2: (2, 5, 6), 3: (3, 4)}[rank]
