@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from . import files
-from .certificate import Certificate
+from .certificate import Certificate, check
 from .diagnostic import Report
-from .errors import InputError, InvalidScheduleError
+from .errors import CertificateError, InputError, InvalidScheduleError
 from .instruction import Compute, Stream, parse
 from .lowering import lower
 from .operation import parse_step
@@ -235,6 +235,11 @@ def _check_claims(content: _File, plan: Plan, report: Report) -> None:
     if plan.certificate.lower_bound > plan.value * (1 + 1e-9):
         message = f"the certificate claims a bound of {plan.certificate.lower_bound:g}, above the value {plan.value:g}"
         report.error("false-claim", message)
+    elif plan.certificate.proof == "checked":
+        try:
+            check(plan.problem, plan.certificate)
+        except CertificateError as error:
+            report.error("false-certificate", str(error))
 
 
 def _json(value: Any) -> str:

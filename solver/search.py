@@ -1,9 +1,13 @@
-"""The search: from a problem to a proved plan."""
+"""The search: from a problem to a proved plan.
+
+Constructions first, bounds second, exact search third: a good incumbent is what lets bounds prune and the ILP prove.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from ..compiler.certificate import Certificate
 from ..compiler.errors import InputError
@@ -12,10 +16,21 @@ from ..compiler.plan import Plan
 from ..compiler.problem import Problem
 from ..compiler.schedule import Schedule
 from ..compiler.simulation import simulate
-from ..compiler.verification import verify
+from ..compiler.verification import require_valid, verify
+from .backend import NAMES, BackendMissingError
+from .bounds import best_bound
+from .constructions import construct
+from .exact import solve_exact
+from .improvement import improve
 
 Report = Callable[[float, float | None, float | None], None]
 """Called with the elapsed seconds, the incumbent's value and the lower bound, where known."""
+
+EXACT_OPERATIONS = 1200
+"""Problems with more F, B and W operations are not given to an exact back end: its model would not be solved."""
+
+SECONDS_PER_OPERATION = 40e-6
+"""What lowering and verifying an operation takes at the end, kept back from the time limit."""
 
 
 def search(
@@ -30,18 +45,136 @@ def search(
 ) -> Plan:
     """The best plan found within `time_limit` seconds, or the named schedule asked for, with its certificate.
 
-    Raises InfeasibleError when no schedule fits the caps, InvalidScheduleError when a named one does not.
+    Raises InputError for an unknown back end or time limit, InfeasibleError when no schedule fits the caps,
+    InvalidScheduleError when a named one does not.
     """
+    if not 0 < time_limit < float("inf"):
+        raise InputError(f"the time limit must be a positive number of seconds, not {time_limit}")
+    if backend not in NAMES:
+        raise InputError(f"unknown back end {backend!r}", hint=f"one of {', '.join(NAMES)}")
     problem.check_feasible()
-    start = time.monotonic()
     if schedule != "auto":
-        best = named_schedule(schedule, problem, group_size=group_size)
-    else:
-        best = min(_named(problem), key=lambda candidate: simulate(problem, candidate).value)
-    if report is not None:
-        report(time.monotonic() - start, simulate(problem, best).value, None)
-    certificate = Certificate(lower_bound=0.0, name="none", proof="checked")
-    return Plan.build(problem, best, certificate)
+        return certified(problem, named_schedule(schedule, problem, group_size=group_size), report=report)
+    run = _Run(problem, time_limit, report)
+    for candidate in _named(problem):
+        run.offer(candidate)
+    candidates = construct(problem, seed=seed, deadline=run.until(0.3))
+    run.try_out(islice(candidates, 1))
+    run.bound(share=0.2)
+    run.try_out(candidates)
+    run.improve(seed, share=0.3)
+    run.bound(share=0.3)
+    run.exact(backend)
+    while not run.proved and run.time_left:
+        seed += 1
+        run.improve(seed, share=1.0)
+    return Plan.build(problem, run.best, run.certificate, tuple(run.warnings))
+
+
+def certified(problem: Problem, schedule: Schedule, *, time_limit: float = 5.0, report: Report | None = None) -> Plan:
+    """A given schedule as a plan, with the best bound found within `time_limit` seconds.
+
+    Raises InvalidScheduleError when the schedule is not one of the problem's, or does not fit its caps.
+    """
+    require_valid(problem, schedule)
+    run = _Run(problem, time_limit, report)
+    run.offer(schedule)
+    run.bound(share=1.0)
+    return Plan.build(problem, run.best, run.certificate)
+
+
+class _Run:
+    """One search: the incumbent `best` with its `value`, the strongest certificate, and the clock."""
+
+    def __init__(self, problem: Problem, time_limit: float, report: Report | None) -> None:
+        self.problem, self.report = problem, report
+        self.started = time.monotonic()
+        operations = 3 * problem.stages * problem.microbatches
+        self.deadline = self.started + max(0.3 * time_limit, time_limit - SECONDS_PER_OPERATION * operations)
+        self.value = float("inf")
+        self.best: Schedule = Schedule(())
+        self.certificate = Certificate(lower_bound=0.0, name="none", proof="checked")
+        self.warnings: list[str] = []
+
+    @property
+    def proved(self) -> bool:
+        """True when the incumbent meets the bound."""
+        return self.certificate.gap(self.value) == 0
+
+    @property
+    def time_left(self) -> bool:
+        return time.monotonic() < self.deadline
+
+    def until(self, share: float) -> float:
+        """The moment (monotonic) when `share` of the time that is left will be used."""
+        now = time.monotonic()
+        return now + max(0.0, self.deadline - now) * share
+
+    def offer(self, schedule: Schedule) -> None:
+        """Take a valid schedule as the incumbent if it is the best so far."""
+        value = simulate(self.problem, schedule).value
+        if value < self.value:
+            self.best, self.value = schedule, value
+            self.tell()
+
+    def tell(self, value: float | None = None, bound: float = 0.0) -> None:
+        """Report the best value and bound, or what a back end has found on its way."""
+        if self.report is not None:
+            strongest = max(bound, self.certificate.lower_bound) or None
+            self.report(time.monotonic() - self.started, self.value if value is None else value, strongest)
+
+    def try_out(self, candidates: Iterable[Schedule]) -> None:
+        """Offer one candidate after the other, while the best does not meet the bound."""
+        for candidate in () if self.proved else candidates:
+            self.offer(candidate)
+            if self.proved:
+                break
+
+    def bound(self, share: float) -> None:
+        """The strongest bound that is checked within a share of the time."""
+        if self.proved:
+            return
+        certificate = best_bound(self.problem, incumbent=self.value, deadline=self.until(share))
+        if certificate.lower_bound > self.certificate.lower_bound:
+            self.certificate = certificate
+            self.tell()
+
+    def improve(self, seed: int, share: float) -> None:
+        """Local search on the incumbent."""
+        if not self.proved:
+            found = improve(
+                self.problem,
+                self.best,
+                seed=seed,
+                deadline=self.until(share),
+                target=self.certificate.lower_bound,
+                report=self.offer,
+            )
+            self.offer(found)
+
+    def exact(self, backend: str) -> None:
+        """Let an exact back end look for better schedules, or refute that there are any."""
+        problem = self.problem
+        if self.proved or 3 * problem.stages * problem.microbatches > EXACT_OPERATIONS:
+            return
+        try:
+            result = solve_exact(
+                problem,
+                self.best,
+                self.certificate.lower_bound,
+                backend=backend,
+                deadline=self.until(0.7),
+                report=self.tell,
+            )
+        except BackendMissingError as error:
+            self.warnings.append(f"no ILP solver: {error}; the plan is the best of the constructions and local search")
+            return
+        self.offer(result.schedule)
+        if result.lower_bound > self.certificate.lower_bound * (1 + 1e-9):
+            self.certificate = Certificate(
+                lower_bound=result.lower_bound, name="exact search", proof="solver", backend=result.backend
+            )
+            self.tell()
 
 
 def _named(problem: Problem) -> Iterator[Schedule]:
