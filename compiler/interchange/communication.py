@@ -13,7 +13,6 @@ from ..diagnostic import Report
 from ..instruction import Compute, Instruction, Receive, Send, Stream, Wait
 from ..operation import Operation, parts
 from ..placement import Placement
-from ..simulation import inputs
 from .drawing import Communication, Drawing
 from .torch_csv import step_text
 
@@ -32,14 +31,19 @@ def streams_of(
     for device, row in enumerate(drawing.rows):
         stream: list[Instruction] = []
         origin = array("I")
-        posted: set[Operation] = set()
+        posted: dict[tuple[str, int, int], Operation] = {}
         for place, item in enumerate(row.items):
             if not isinstance(item, Communication):
-                needs = [value for operation in parts(item) for value in inputs(operation, placement.stages)]
-                arriving = [value for value in needs if value in posted]
-                posted.difference_update(arriving)
-                stream.extend(map(Wait, arriving))
+                for kind, stage, microbatch in parts(item):
+                    if kind == "F":
+                        value = posted.pop(("F", stage - 1, microbatch), None)
+                    else:
+                        value = posted.pop(("B", stage + 1, microbatch), None) if kind != "W" else None
+                    if value is not None:
+                        stream.append(Wait(value))
+                        origin.append(place)
                 stream.append(Compute(item))
+                origin.append(place)
             elif item.microbatch is not None:
                 fault = _fault(item, device, placement, microbatches)
                 if fault is not None:
@@ -47,9 +51,9 @@ def streams_of(
                     continue
                 transfer = _transfer(item, placement.owners(item.microbatch, microbatches))
                 if isinstance(transfer, Receive):
-                    posted.add(transfer.value)
+                    posted[transfer.value] = transfer.value
                 stream.append(transfer)
-            origin.extend([place] * (len(stream) - len(origin)))
+                origin.append(place)
         streams.append(tuple(stream))
         origins.append(origin)
     return tuple(streams), origins
@@ -124,7 +128,7 @@ def check_whole_stages(drawing: Drawing, placement: Placement, report: Report) -
     """REDUCE_GRAD, UNSHARD and RESHARD, where the file has them.
 
     Each stage that computes weight gradients is reduced once, after the last of them. A stage is unsharded while it
-    computes, and neither unsharded nor resharded twice.
+    computes, if it ever is, and neither unsharded nor resharded twice.
     """
     verbs = {item.verb for row in drawing.rows for item in row.items if isinstance(item, Communication)}
     if "REDUCE_GRAD" in verbs:
@@ -191,6 +195,9 @@ def _check_reductions(drawing: Drawing, placement: Placement, device: int, repor
 def _check_shards(drawing: Drawing, device: int, report: Report) -> None:
     row = drawing.rows[device]
     whole: set[int] = set()
+    managed = {
+        item.stage for item in row.items if isinstance(item, Communication) and item.verb in ("UNSHARD", "RESHARD")
+    }
     for place, item in enumerate(row.items):
         at = row.at(device, place)
         if isinstance(item, Communication):
@@ -206,7 +213,7 @@ def _check_shards(drawing: Drawing, device: int, report: Report) -> None:
                 whole.discard(item.stage)
         else:
             for operation in parts(item):
-                if operation.stage not in whole:
+                if operation.stage in managed - whole:
                     text = f"{drawing.spell(item)}: stage {operation.stage} computes while it is sharded"
                     report.error("sharded", text, operation=drawing.spell(item), **at)
 

@@ -103,10 +103,10 @@ class Drawing:
             return None
         return float(max(row.end_cell for row in self.rows) - min(starts))
 
-    def bad_token(self, explain: Callable[[], str], row: Row, column: int) -> None:
-        """Report an entry of the row being read that cannot be understood."""
+    def bad_token(self, explain: Callable[[], str], line: int, column: int, device: int) -> None:
+        """Report an entry that cannot be understood."""
         if self.report.counts["bad-token"] < MAX_OF_A_KIND:
-            self.report.error("bad-token", explain(), device=len(self.rows), line=row.line, column=column)
+            self.report.error("bad-token", explain(), device=device, line=line, column=column)
         else:
             self.report.count("bad-token", 1)
 

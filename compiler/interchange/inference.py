@@ -15,6 +15,7 @@ from ..errors import InputError
 from ..placement import Placement, bidirectional, explicit, named
 from ..schedule import Schedule
 from ..table import Rows, Table
+from . import layout
 
 
 def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
@@ -59,6 +60,8 @@ def placed(placement: str | Sequence[int] | Placement, devices: int, stages: int
     """The placement that a caller or a comment states. Raises InputError when it cannot be understood or built."""
     if isinstance(placement, Placement):
         return placement
+    if isinstance(placement, str) and layout.is_layout(placement):
+        return layout.placed(placement, devices)
     if isinstance(placement, str) and "," not in placement and not placement.isdecimal():
         chunks = max(1, stages // devices) if placement in ("loop", "v") else None
         return named(placement, devices=devices, chunks=chunks)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -143,6 +145,8 @@ def verify_file(
     BW 2, and memory is 1, 0, -1. Never raises for what a file contains: the judgement then has `understood` False.
     """
     source = os.fspath(path)
+    collecting = gc.isenabled()
+    gc.disable()  # everything is kept until the end: looking for garbage meanwhile takes as long as the work itself
     try:
         if transfers not in TRANSFERS:
             raise InputError(f"unknown transfers {transfers!r}", hint=f"one of {', '.join(TRANSFERS)}")
@@ -155,6 +159,9 @@ def verify_file(
         hint = f" (hint: {error.hint})" if error.hint else ""
         report.error(error.code, error.message + hint, line=error.line, column=error.column)
         return Judgement(source, report, understood=False)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _judge(
@@ -168,17 +175,16 @@ def _judge(
     located, timeline = Report(), None
 
     def take(report: Report, in_streams: bool = False) -> None:
-        located.merge(
-            Report(
-                [read.locate(diagnostic, in_streams=in_streams) for diagnostic in report.errors],
-                [read.locate(diagnostic, in_streams=in_streams) for diagnostic in report.warnings],
-                report.counts,
-            )
-        )
+        """Add what is new, with its place in the file."""
+        errors = [read.locate(diagnostic, in_streams=in_streams) for diagnostic in report.errors]
+        known = {(error.code, error.line, error.column) for error in located.errors}
+        fresh = [error for error in errors if (error.code, error.line, error.column) not in known or not in_streams]
+        warnings = [read.locate(diagnostic) for diagnostic in report.warnings]
+        located.merge(Report(fresh, warnings, report.counts if fresh or warnings else Counter()))
 
-    take(read.report)
+    located.merge(read.report)
     if read.understood:
-        take(read.findings)
+        located.merge(read.findings)
     if read.understood and read.placement is not None:
         problem = read.problem(profile, memory_cap=memory_cap)
         no_backward = not forward_only and all(operation.kind == "F" for _, operation in schedule.operations())

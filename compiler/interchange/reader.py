@@ -16,7 +16,7 @@ from ..placement import Placement
 from ..problem import Problem
 from ..profile import Profile
 from ..schedule import Schedule
-from . import text, torch_csv
+from . import megatron, printed, text, torch_csv
 from .communication import check_loss_order, check_whole_stages, streams_of
 from .drawing import MAX_BYTES, Communication, Drawing, lines
 from .inference import infer, placed
@@ -25,6 +25,8 @@ DIALECTS: dict[str, Callable[[str], Drawing]] = {
     "torch": lambda content: torch_csv.read(content, "torch"),
     "torch-legacy": lambda content: torch_csv.read(content, "torch-legacy"),
     "text": text.read,
+    "printed": printed.read,
+    "megatron": megatron.read,
 }
 _SAMPLE = 2**16
 
@@ -188,15 +190,22 @@ def _stated(
 
 
 def detect(content: str) -> tuple[str, Report]:
-    """The dialect of a file, with a warning where more than one fits."""
+    """The dialect in which most entries of a file's beginning make sense, with a warning where two fit."""
     sample = content[:_SAMPLE]
-    cells = [cell.strip() for line in sample.splitlines() for cell in line.split(",")]
-    words = [word for line in sample.splitlines() if not line.lstrip().startswith("#") for word in line.split()]
-    as_csv = sum(1 for cell in cells if cell and not torch_csv.accepts(cell))
-    as_text = sum(1 for word in words if word != "." and not text.TOKEN.fullmatch(word))
-    if as_csv < as_text or (as_csv == as_text and "," in sample):
-        return torch_csv.letters(content)
+    if len(content) > _SAMPLE:  # leave out the entry that is cut
+        sample = sample[: max(sample.rfind(separator) for separator in ", \t\n")]
+    candidates = [torch_csv, text] if "," in sample else [text, torch_csv]
+    if printed.fits(sample):
+        candidates.insert(0, printed)
+    candidates.append(megatron)
+    scores = []
+    for candidate in candidates:
+        known = [candidate.accepts(word) for line in sample.splitlines() for word in candidate.words(line)]
+        scores.append((sum(known), sum(known) - len(known)))
+    best = candidates[scores.index(max(scores))]
     report = Report()
-    if as_csv == as_text and as_csv == 0:
+    if best is torch_csv:
+        return torch_csv.letters(content)
+    if best is text and scores[0] == scores[1] and scores[0][0]:
         report.warning("dialect", "read as text; one entry a line fits torch's CSV too (settle it with --dialect)")
-    return "text", report
+    return best.DIALECT, report

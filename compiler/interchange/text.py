@@ -29,6 +29,15 @@ _STATEMENT = re.compile(r"[ \t]*#\s*(placement|microbatches)\s*:\s*(.*?)\s*", re
 _STAGE = re.compile(r"(?<![^ \t+])(\d{1,9})[FBW]", re.ASCII)
 
 
+def words(line: str) -> list[str]:
+    """The tokens of a line that is not a comment."""
+    return [] if line.lstrip(" \t").startswith("#") else _WORD.findall(line)
+
+
+def accepts(token: str) -> bool:
+    return token == "." or TOKEN.fullmatch(token) is not None
+
+
 def read(text: str) -> Drawing:
     """Read a file of the text form. What it cannot read is reported, with line and column."""
     drawing = Drawing(DIALECT)
@@ -80,7 +89,7 @@ def _read_row(drawing: Drawing, device: int, number: int, line: str, full_backwa
             continue
         step = _step(match, stage, full_backwards) if match else None
         if step is None:
-            drawing.bad_token(partial(_explain, token), row, column)
+            drawing.bad_token(partial(_explain, token), number, column, device)
         else:
             row.add(step, column, cell)
     return row

@@ -17,7 +17,7 @@ from ..schedule import Schedule
 from .drawing import Communication, Drawing, Item, Row, lines, make_pair, shown
 
 DIALECTS = ("torch", "torch-legacy")
-_LETTERS = {
+LETTERS = {
     "torch": {"F": "F", "I": "B", "W": "W", "B": "BW"},
     "torch-legacy": {"F": "F", "B": "B", "W": "W", "BW": "BW"},
 }
@@ -43,7 +43,7 @@ def letters(text: str) -> tuple[str, Report]:
 
 def read(text: str, dialect: str) -> Drawing:
     """Read a file in the letters of `dialect`. What it cannot read is reported, with line and column."""
-    kinds = _LETTERS[dialect]
+    kinds = LETTERS[dialect]
     if dialect == "torch-legacy" and not re.search(r"\dW\d", text):
         kinds = {**kinds, "B": "BW"}
     drawing = Drawing(dialect, letters={kind: letter for letter, kind in kinds.items() if letter != kind})
@@ -71,21 +71,26 @@ def _read_row(drawing: Drawing, number: int, line: str, kinds: dict[str, str]) -
         if not token:
             continue
         column = found.start() + text.index(token) + 1
-        item = _parse(token, kinds)
+        item = parse(token, kinds)
         if item is None:
-            drawing.bad_token(partial(_explain, token, drawing.dialect, kinds), row, column)
+            drawing.bad_token(partial(_explain, token, drawing.dialect, kinds), number, column, len(drawing.rows))
         else:
             row.add(item, column, cell)
     return row
 
 
+def words(line: str) -> list[str]:
+    """The cells of a line that are not idle."""
+    return [cell for cell in (found.strip(' \t"') for found in line.split(",")) if cell]
+
+
 def accepts(cell: str) -> bool:
     """True when a stripped cell is an action in any letters."""
-    return _parse(cell.strip('"'), {**_LETTERS["torch"], "BW": "BW"}) is not None
+    return parse(cell, {**LETTERS["torch"], "BW": "BW"}) is not None
 
 
-def _parse(token: str, kinds: dict[str, str]) -> Item | None:
-    """One stripped cell."""
+def parse(token: str, kinds: dict[str, str]) -> Item | None:
+    """One stripped cell; None when it is no action."""
     if match := _OPERATION.fullmatch(token):
         kind = kinds.get(match[2])
         return Operation(kind, int(match[1]), int(match[3])) if kind else None
@@ -94,7 +99,7 @@ def _parse(token: str, kinds: dict[str, str]) -> Item | None:
     if match := _WHOLE_STAGE.fullmatch(token):
         return Communication(match[2], int(match[1]), None)
     if match := _OVERLAP.fullmatch(token):
-        halves = [_parse(half.strip(" \t"), kinds) for half in match.groups()]
+        halves = [parse(half.strip(" \t"), kinds) for half in match.groups()]
         if all(isinstance(half, Operation) for half in halves):
             return make_pair(*halves)  # type: ignore[arg-type]
     return None
@@ -111,6 +116,8 @@ def _explain(token: str, dialect: str, kinds: dict[str, str]) -> str:
         return f"{shown(token)}: {dialect} has no {match[2]} (hint: --dialect torch)"
     if _OVERLAP.fullmatch(token):
         return f"{shown(token)}: a pair overlaps a forward with a backward, as in (2F3;2B1)OVERLAP_F_B"
+    if token.startswith("#"):
+        return f"{shown(token)}: a torch CSV has no comments"
     if re.search(r"[;|\t]|[^ ] +[^ ]", token) and not token.startswith("("):
         return f"{shown(token)}: cells are separated by commas"
     for pattern in (_TRANSFER, _WHOLE_STAGE, _OPERATION):
@@ -122,9 +129,7 @@ def _explain(token: str, dialect: str, kinds: dict[str, str]) -> str:
         return f"{shown(token)} belongs in a printed table, steps down and devices across (hint: --dialect printed)"
     if re.fullmatch(r"[FIBW]\d+", token):
         return f"{shown(token)}: torch's files name the stage too (hint: 2{token} for stage 2)"
-    if token.startswith("#"):
-        return f"{shown(token)}: a torch CSV has no comments"
-    if token.upper() != token and _parse(token.upper(), kinds):
+    if token.upper() != token and parse(token.upper(), kinds):
         return f"{shown(token)}: letters are capitals (hint: {token.upper()})"
     return f"{shown(token)} is not an action such as 2F0, 2I0, 2W0, 2B0 or 2SEND_F0"
 

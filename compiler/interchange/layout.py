@@ -1,0 +1,52 @@
+"""Megatron-LM's layout strings: which layers each stage of a looped pipeline holds.
+
+`Et*3|(tt|)*29,m|L` is 32 stages: an embedding and three layers, 29 times two layers, a prediction layer, the loss. `|`
+ends a stage, `*n` repeats a letter or a group in brackets, commas are for the eye. A stage may be empty.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import InputError
+from ..placement import Placement, loop
+
+MAX_LETTERS = 2**16
+_TOKEN = re.compile(r"\(([^()]*)\)(?:\*(\d{1,5}))?|([A-Za-z|])(?:\*(\d{1,5}))?", re.ASCII)
+
+
+def is_layout(text: str) -> bool:
+    return "|" in text
+
+
+def read(text: str) -> tuple[str, ...]:
+    """The letters of each stage. Raises InputError when the string is not a layout."""
+    stripped = re.sub(r"[,\s]", "", text)
+    expanded = _expand(stripped, text)
+    return tuple(expanded.split("|"))
+
+
+def _expand(part: str, whole: str) -> str:
+    place, out = 0, ""
+    while place < len(part):
+        match = _TOKEN.match(part, place)
+        if match is None:
+            raise InputError(
+                f"layout {whole!r}: {part[place]!r} is not a letter, |, or a group in brackets",
+                hint="for example Et*3|(tt|)*29,m|L",
+            )
+        group, times, letter, letter_times = match.groups()
+        unit = letter if letter is not None else _expand(group, whole)
+        out += unit * int(times or letter_times or 1)
+        if len(out) > MAX_LETTERS:
+            raise InputError(f"layout: more than {MAX_LETTERS} layers")
+        place = match.end()
+    return out
+
+
+def placed(text: str, devices: int) -> Placement:
+    """The loop placement of a layout. Raises InputError when its stages do not divide among the devices."""
+    stages = len(read(text))
+    if stages % devices:
+        raise InputError(f"layout: {stages} stages do not divide among {devices} devices", code="stage-count")
+    return loop(devices, stages // devices)
