@@ -9,10 +9,10 @@ from .simulation import Timeline, inputs
 
 
 class Arrival(NamedTuple):
-    """One input of a step: the step (`device`, `index`) that made it, its transfer time, and when it was there."""
+    """One input of a step: what made it (`step` of the order of `device`), its transfer time, and when it was there."""
 
     device: int
-    index: int
+    step: int
     transfer: float
     time: float
 

@@ -130,8 +130,8 @@ class _Device:
     def _wait(self, start: float, end: float, index: int) -> Iterator[Gap]:
         awaited = last_arrival(self.needs[index])
         assert awaited is not None  # a step without inputs starts as soon as its device is free
-        source = (awaited.device, awaited.index)
-        finished = min(max(self.all_ends[awaited.device][awaited.index], start), end)
+        source = (awaited.device, awaited.step)
+        finished = min(max(self.all_ends[awaited.device][awaited.step], start), end)
         yield from self._gap(start, finished, "dependency", index, source)
         yield from self._gap(finished, end, "transfer", index, source)
 
@@ -149,7 +149,7 @@ class _Device:
             for queue, head in heads:
                 ready = max(
                     (
-                        float("inf") if need.device == self.device and need.index >= index else need.time
+                        float("inf") if need.device == self.device and need.step >= index else need.time
                         for need in self.needs[head]
                     ),
                     default=0.0,

@@ -28,8 +28,8 @@ def slacks(timeline: Timeline, arrivals: list[list[tuple[Arrival, ...]]]) -> lis
         if index and start < latest[device][index - 1]:
             latest[device][index - 1] = start
         for need in arrivals[device][index]:
-            if start - need.transfer < latest[need.device][need.index]:
-                latest[need.device][need.index] = start - need.transfer
+            if start - need.transfer < latest[need.device][need.step]:
+                latest[need.device][need.step] = start - need.transfer
     scale = _ROUNDING * max(horizons, default=0.0)
     return [
         [slip if (slip := last - end) > scale else 0.0 for last, end in zip(limits, ended, strict=True)]

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from ..operation import Operation, Pair, Step
+from ..operation import Operation, Pair, Step, parts
 from ..problem import Problem
+from ..simulation import Timeline
 
 COLOURS = {"F": "#0072b2", "B": "#009e73", "W": "#e69f00", "BW": "#d55e00", "pair": "#cc79a7"}
 """By kind of step: the palette of Okabe and Ito, which people with any colour vision can tell apart."""
 
 MEANINGS = {"F": "forward", "B": "input gradient", "W": "weight gradient", "BW": "backward", "pair": "F with backward"}
 
+CAUSE_COLOURS = {
+    "warm-up": "#e4e4e4",
+    "dependency": "#d3e3f3",
+    "transfer": "#e3d3f0",
+    "memory": "#f9cdc4",
+    "order": "#fbefb5",
+    "drain": "#e4e4e4",
+}
+"""By cause of idle time: pale, so that steps stand out."""
+
+SECOND_CHUNK = 0.45
+"""How much lighter every second chunk of a device is drawn, as a share of the way to white."""
+
 
 def kind(step: Step) -> str:
     """F, B, W, BW, or "pair"."""
     return step.kind if isinstance(step, Operation) else "pair"
+
+
+def kinds(timeline: Timeline) -> set[str]:
+    """The kinds that occur, alone or in a pair."""
+    steps = [step for order in timeline.schedule.orders for step in order]
+    return {kind(step) for step in steps} | {operation.kind for step in steps for operation in parts(step)}
 
 
 def label(step: Step) -> str:
@@ -27,7 +47,7 @@ def colour(problem: Problem, device: int, step: Step) -> str:
     """The colour of a step: that of its kind, lighter for every second chunk of the device."""
     first = step if isinstance(step, Operation) else step.forward
     chunk = problem.placement.copies[device].index(first.stage)
-    return lighter(COLOURS[kind(step)], 0.45 if chunk % 2 else 0.0)
+    return lighter(COLOURS[kind(step)], SECOND_CHUNK if chunk % 2 else 0.0)
 
 
 def lighter(colour: str, share: float) -> str:
@@ -49,12 +69,15 @@ def _channels(colour: str) -> tuple[int, int, int]:
 def legend(problem: Problem, kinds: set[str]) -> list[tuple[str, str]]:
     """(kind, text) for the kinds that occur: what it is, and what it costs."""
     unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
-    entries = []
-    for name, meaning in MEANINGS.items():
-        if name in kinds:
-            cost = f" {_range(problem.durations[name])}{unit}" if name != "pair" else ""
-            entries.append((name, f"{meaning}{cost}"))
-    return entries
+    costs = {name: f" {_range(times)}{unit}" for name, times in problem.durations.items()}
+    costs["pair"] = f" in {_pair_ratio(problem)}the sum of their times"
+    return [(name, f"{meaning}{costs[name]}") for name, meaning in MEANINGS.items() if name in kinds]
+
+
+def _pair_ratio(problem: Problem) -> str:
+    ratio = problem.profile.overlapped_pair
+    text = _range(ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,))
+    return "" if text == "1" else f"{text} times "
 
 
 def transfer_text(problem: Problem) -> str:

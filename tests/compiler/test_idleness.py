@@ -123,7 +123,7 @@ def test_waits_end_with_what_they_wait_for(timeline: Timeline) -> None:
     for gap in (gap for device in gaps(timeline, found) for gap in device if gap.cause in ("dependency", "transfer")):
         assert gap.step is not None
         device, index = gap.step
-        need = next(need for need in found[gap.device][gap.before] if (need.device, need.index) == (device, index))
+        need = next(need for need in found[gap.device][gap.before] if (need.device, need.step) == (device, index))
         assert need.time == pytest.approx(timeline.starts[gap.device][gap.before])
         made = timeline.ends[device][index]
         assert made >= gap.end if gap.cause == "dependency" else made <= gap.start

@@ -28,7 +28,7 @@ def _value(timeline: Timeline, found: list[list[tuple[Arrival, ...]]], late: tup
     for device, index in timeline.execution.sequence:
         start = ends[device][-1] if index else 0.0
         for need in found[device][index]:
-            start = max(start, ends[need.device][need.index] + need.transfer)
+            start = max(start, ends[need.device][need.step] + need.transfer)
         start += delay if (device, index) == late else 0.0
         if not index:
             first.append(start)

@@ -98,3 +98,26 @@ def test_a_notebook_shows_the_timeline(plan: str) -> None:
     assert html.startswith("<pre")
     assert "makespan" in html
     assert "#0072b2" in html
+
+
+def test_export_of_a_page_and_of_a_comparison(debubble: Any, plan: str, tmp_path: Path) -> None:
+    """One plan gives one canvas's data, a second one is put beside it."""
+    alone, both = tmp_path / "alone.html", tmp_path / "both.html"
+    assert debubble("export", plan, "--format", "html", "-o", alone).status == 0
+    assert debubble("export", plan, "--format", "html", "--against", plan, "-o", both).status == 0
+    assert alone.read_text().startswith("<!DOCTYPE html>")
+    assert "<title>zb-h1 against zb-h1 - debubble</title>" in both.read_text()
+
+
+def test_only_a_page_compares(debubble: Any, plan: str) -> None:
+    """Other formats hold one plan."""
+    result = debubble("export", plan, "--format", "text", "--against", plan)
+    assert result.status == 2
+    assert "--against compares two plans in html, not in text" in result.err
+
+
+def test_export_of_a_trace(debubble: Any, plan: str, tmp_path: Path) -> None:
+    """A Perfetto trace is a row of packets, each a field 1 of bytes."""
+    path = tmp_path / "plan.pftrace"
+    assert debubble("export", plan, "--format", "perfetto", "-o", path).status == 0
+    assert path.read_bytes().startswith(b"\x0a")

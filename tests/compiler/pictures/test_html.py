@@ -1,0 +1,389 @@
+"""The HTML timeline as people use it: in a real Chromium, which must be on the path."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from debubble.compiler.pictures import html
+from debubble.compiler.plan import Plan
+from drawings import plan
+from playwright.sync_api import Browser, FloatRect, Locator, Page, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium with a fresh profile."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium on the path: apt-get install chromium")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Draw plans, open the page without a network, and wait until it has painted; no script may fail."""
+    context = browser.new_context(offline=True, viewport={"width": 1200, "height": 900})
+    failures: list[str] = []
+
+    def draw(*plans: Plan) -> Page:
+        file = tmp_path / "timeline.html"
+        file.write_text(html.draw(plans), encoding="utf-8")
+        page = context.new_page()
+        page.on("pageerror", lambda error: failures.append(str(error)))
+        page.on("console", lambda message: message.type == "error" and failures.append(message.text))
+        page.on("request", lambda request: request.url == file.as_uri() or failures.append(request.url))
+        page.goto(file.as_uri())
+        page.locator("#panels canvas[data-to]").last.wait_for()
+        return page
+
+    yield draw
+    context.close()
+    assert failures == []
+
+
+def _canvas(page: Page, number: int = 0) -> Locator:
+    return page.locator("#panels canvas").nth(number)
+
+
+def _box(page: Page, number: int) -> FloatRect:
+    """Where a canvas is in the window."""
+    box = _canvas(page, number).bounding_box()
+    assert box is not None
+    return box
+
+
+def _numbers(page: Page, number: int = 0) -> dict[str, float]:
+    """Where the lanes are on a canvas, and which times they show."""
+    _settle(page)
+    return {key: float(value) for key, value in _canvas(page, number).evaluate("c => ({...c.dataset})").items()}
+
+
+def _settle(page: Page) -> None:
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def _place(page: Page, time: float, device: int, number: int = 0) -> tuple[float, float]:
+    """The point of the window where a device is at a time."""
+    _canvas(page, number).scroll_into_view_if_needed()
+    box, at = _box(page, number), _numbers(page, number)
+    x = at["gutter"] + (time - at["from"]) / (at["to"] - at["from"]) * at["room"]
+    return box["x"] + x, box["y"] + at["top"] + (device + 0.5) * at["lane"]
+
+
+def _hover(page: Page, time: float, device: int, number: int = 0) -> list[str]:
+    """What the page says of the place."""
+    page.mouse.move(*_place(page, time, device, number))
+    _settle(page)
+    assert page.locator("#detail").is_visible()
+    return page.locator("#detail div").all_inner_texts()
+
+
+def _colours(page: Page, number: int = 0) -> int:
+    """How many different colours are on a canvas."""
+    return _canvas(page, number).evaluate(
+        """c => new Set(new Uint32Array(
+            c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"""
+    )
+
+
+def test_the_page_shows_the_plan(opened: Open) -> None:
+    """Name, objective, bound, bubble, memory and costs are on it, and something is drawn."""
+    page = opened(plan())
+    facts = dict(
+        zip(page.locator("#facts th").all_inner_texts(), page.locator("#facts td").all_inner_texts(), strict=True)
+    )
+    assert page.locator("h1").inner_text() == "zb-h1"
+    assert facts["objective"] == "makespan 283 ms, feasible"
+    assert facts["lower bound"] == "232 ms (load, checked; gap 21.98%)"
+    assert facts["bubble ratio"].startswith("21.98%")
+    assert facts["peak memory"] == "8 GiB on the fullest device, cap 8 GiB"
+    assert page.locator("#legend li").all_inner_texts() == [
+        "F: forward 10 ms",
+        "B: input gradient 11 ms",
+        "W: weight gradient 8 ms",
+        "transfer 1 ms",
+        "critical path",
+    ]
+    assert _colours(page) > 20
+
+
+def test_it_answers_which_device_waits_most_why_and_what_would_help(opened: Open) -> None:
+    """The first sentence says it, and the table shows it."""
+    page = opened(plan())
+    answer = page.locator("#answers .first").inner_text()
+    assert answer.startswith("Device 0 waits most: 51 ms")
+    assert "The main cause is memory, 30 ms" in answer
+    assert "What would help: a higher cap on this device" in answer
+    head = page.locator("#tables th[scope=col]").all_inner_texts()
+    row = page.locator("#tables tbody tr, #tables table > tr").first.locator("td").all_inner_texts()
+    assert dict(zip(head[1:] if len(head) > len(row) else head, row, strict=True))["memory"] == "30"
+    assert page.locator("#remedies th[scope=row]").first.inner_text() == "warm-up"
+
+
+def test_the_wheel_zooms_about_the_pointer(opened: Open) -> None:
+    """Less time is shown, and the time under the pointer stays there."""
+    page = opened(plan())
+    x, y = _place(page, 100, 1)
+    page.mouse.move(x, y)
+    page.mouse.wheel(0, -600)
+    at = _numbers(page)
+    assert at["to"] - at["from"] < 0.5 * 283
+    assert _place(page, 100, 1)[0] == pytest.approx(x, abs=1)
+
+
+def test_the_wheel_zooms_out_no_farther_than_the_plan(opened: Open) -> None:
+    """At the start everything is visible."""
+    page = opened(plan())
+    page.mouse.move(*_place(page, 100, 1))
+    page.mouse.wheel(0, 600)
+    assert (_numbers(page)["from"], _numbers(page)["to"]) == (0, 283)
+
+
+def test_keys_zoom_and_move(opened: Open) -> None:
+    """Plus, minus, shift with an arrow, and zero for all."""
+    page = opened(plan())
+    _canvas(page).focus()
+    page.keyboard.press("+")
+    first = _numbers(page)
+    assert first["to"] - first["from"] == pytest.approx(283 / 2)
+    page.keyboard.press("Shift+ArrowRight")
+    assert _numbers(page)["from"] > first["from"]
+    page.keyboard.press("0")
+    assert (_numbers(page)["from"], _numbers(page)["to"]) == (0, 283)
+
+
+def test_buttons_zoom(opened: Open) -> None:
+    """Nobody has to know the keys."""
+    page = opened(plan())
+    page.get_by_role("button", name="Zoom in").click()
+    assert _numbers(page)["to"] - _numbers(page)["from"] == pytest.approx(283 / 2)
+    assert page.locator("#visible").inner_text() == "70.75 to 212.25 ms of 283"
+    page.get_by_role("button", name="Show all").click()
+    assert page.locator("#visible").inner_text() == "0 to 283 ms of 283"
+
+
+def test_dragging_pans(opened: Open) -> None:
+    """The plan follows the pointer."""
+    page = opened(plan())
+    page.get_by_role("button", name="Zoom in").click()
+    x, y = _place(page, 150, 1)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 200, y, steps=4)
+    page.mouse.up()
+    assert _place(page, 150, 1)[0] == pytest.approx(x + 200, abs=2)
+
+
+def test_hovering_a_step_tells_its_times_what_it_waited_for_and_its_slack(opened: Open) -> None:
+    """F 0 of device 1 waits for that of device 0; it is critical. F 2 of device 1 follows F 1 at once and can slip."""
+    page = opened(plan())
+    assert _hover(page, 15, 1) == [
+        "1F0 on device 1",
+        "forward of stage 1, micro-batch 0",
+        "11 to 21 ms, takes 10 ms",
+        "Waited 11 ms for 0F0 of device 0, which ended at 10; transfer 1",
+        "No slack: on the critical path",
+        "Memory during it: 2 GiB of a cap of 8",
+    ]
+    lines = _hover(page, 35, 1)
+    assert lines[0] == "1F2 on device 1"
+    assert lines[3] == "Waited for nothing: began as soon as 1F1 was done"
+    assert lines[4].startswith("Slack 26 ms")
+
+
+def test_hovering_idle_time_tells_the_cause(opened: Open) -> None:
+    """After its fourth forward, device 0 could go on but for the cap."""
+    lines = _hover(opened(plan()), 45, 0)
+    assert lines[0] == "Idle on device 0: memory"
+    assert "Held back: 0F4" in lines
+    assert lines[-1] == "What would help: a higher cap on this device, or recomputation"
+
+
+def test_hovering_the_memory_tells_the_level(opened: Open) -> None:
+    """Of the device that is picked by a click."""
+    page = opened(plan())
+    page.mouse.click(*_place(page, 45, 3))
+    x, y = _place(page, 45, 3)
+    page.mouse.move(x, y + 90)
+    _settle(page)
+    assert page.locator("#detail div").all_inner_texts() == ["Device 3 holds 2 GiB of a cap of 8", "at 45 ms"]
+
+
+def test_the_keyboard_reaches_every_step(opened: Open) -> None:
+    """Arrows go along a device and to its neighbours; what is chosen is said to screen readers, Escape ends it."""
+    page = opened(plan())
+    canvas = _canvas(page)
+    canvas.focus()
+    names = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+        page.keyboard.press(key)
+        names.append(page.locator("#detail div").first.inner_text())
+    assert names == ["0F0 on device 0", "0F1 on device 0", "1F0 on device 1", "1F0 on device 1"]
+    assert page.locator("#detail").get_attribute("role") == "status"
+    assert "Device 0 waits most" in (canvas.get_attribute("aria-label") or "")
+    page.keyboard.press("Escape")
+    assert not page.locator("#detail").is_visible()
+
+
+def test_a_step_outside_the_view_is_brought_into_it(opened: Open) -> None:
+    """Walking along a device moves the view along."""
+    page = opened(plan())
+    _canvas(page).focus()
+    for _ in range(5):
+        page.keyboard.press("+")
+    before = _numbers(page)["from"]
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    assert _numbers(page)["from"] > before
+
+
+def test_the_critical_path_can_be_hidden(opened: Open) -> None:
+    """Its black frames go with the box's tick."""
+    page = opened(plan())
+    black = """c => new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)
+        .reduce((count, pixel) => count + (pixel === 0xff000000), 0)"""
+    shown = _canvas(page).evaluate(black)
+    page.get_by_label("Critical path").uncheck()
+    _settle(page)
+    assert _canvas(page).evaluate(black) < shown / 2
+
+
+def test_kinds_differ_without_colour(opened: Open) -> None:
+    """F, B, W and BW have different textures: where their samples in the legend are brighter than their ground."""
+    page = opened(plan("dualpipe", where="bidirectional", microbatches=10, memory_cap=None))
+    patterns = page.locator("#legend canvas").evaluate_all(
+        """canvases => canvases.map(c => {
+            const pixels = c.getContext('2d').getImageData(4, 4, 50, 24).data;
+            const light = Array.from({length: pixels.length / 4}, (_, i) => pixels[4 * i + 1]);
+            const low = Math.min(...light);
+            return light.map(value => value > low + 8 ? '1' : '0').join('');
+        })"""
+    )
+    assert len(set(patterns[:4])) == 4
+
+
+def test_two_plans_are_compared_on_one_scale(opened: Open) -> None:
+    """One sentence, both facts, and a zoom of the one is a zoom of the other."""
+    page = opened(plan(), plan("1f1b"))
+    assert page.locator("#comparison").inner_text() == (
+        "A, zb-h1, takes 15.52% less time than B, 1f1b (makespan 283 ms against 335 ms), "
+        "and holds 8 GiB against 8 GiB on the fullest device."
+    )
+    assert page.locator("#facts th[scope=col]").all_inner_texts()[1:] == ["A: zb-h1", "B: 1f1b"]
+    page.mouse.move(*_place(page, 100, 1))
+    page.mouse.wheel(0, -400)
+    first, second = _numbers(page, 0), _numbers(page, 1)
+    assert first["to"] - first["from"] < 335
+    assert (first["from"], first["to"]) == (second["from"], second["to"])
+    assert _hover(page, 100, 3, number=1)[0].endswith("on device 3")
+
+
+def test_two_plans_stand_side_by_side_when_asked(opened: Open) -> None:
+    """At first one above the other, with the same times below each other; then next to each other."""
+    page = opened(plan(), plan("1f1b"))
+    above = [_box(page, number) for number in (0, 1)]
+    page.get_by_label("Side by side").check()
+    beside = [_box(page, number) for number in (0, 1)]
+    assert above[0]["x"] == above[1]["x"]
+    assert beside[0]["y"] == beside[1]["y"]
+    assert beside[0]["x"] + beside[0]["width"] <= beside[1]["x"]
+
+
+def test_pairs_say_both_operations_and_their_cost(opened: Open) -> None:
+    """The duration of a pair is never a silent discount."""
+    page = opened(plan("dualpipe", where="bidirectional", microbatches=10, memory_cap=None, overlapped_pair=0.9))
+    drawn = plan("dualpipe", where="bidirectional", microbatches=10, memory_cap=None, overlapped_pair=0.9)
+    index, step = next((i, s) for i, s in enumerate(drawn.schedule.orders[0]) if "+" in str(s))
+    lines = _hover(page, drawn.timeline.starts[0][index] + 1, 0)
+    assert lines[0] == f"{step} on device 0"
+    assert "forward of stage" in lines[1]
+    assert "backward of stage" in lines[1]
+    assert "F with backward in 0.9 times the sum of their times" in page.locator("#legend").inner_text()
+
+
+MARKUP = "</script><img src=x onerror=\"document.title='owned'\"><!--<script>{{data}}"
+
+
+def test_names_with_markup_are_text(opened: Open) -> None:
+    """Whatever a file says its units and its method are called, it is shown as it stands and nothing of it runs."""
+    marked = plan(time_unit=MARKUP, memory_unit=f"<b>{MARKUP}", method=f"<svg onload=alert(1)>{MARKUP}")
+    page = opened(marked, marked)
+    assert page.locator("h1").inner_text() == " against ".join(
+        f"{letter}: <svg onload=alert(1)>{MARKUP}" for letter in "AB"
+    )
+    assert page.locator("img, svg, b").count() == 0
+    assert page.title() == f"{marked.schedule.method} against {marked.schedule.method} - debubble"
+    assert _hover(page, 5, 0)[2] == f"0 to 10 {MARKUP}, takes 10 {MARKUP}"
+
+
+def test_the_page_allows_no_script_but_its_own() -> None:
+    """Its policy names the hash of its script, and nothing in it points to a network."""
+    page = html.draw([plan()])
+    script = page[page.rindex("<script>") + len("<script>") : page.rindex("</script>")]
+    found = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{found}'" in page
+    assert re.findall(r"(?:https?:)?//[a-z]", page.replace("// ", "")) == []
+
+
+def test_the_same_plan_gives_the_same_page() -> None:
+    """Pages under version control change only when the plan does."""
+    assert html.draw([plan()]) == html.draw([plan()])
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        plan(devices=1, microbatches=1),
+        plan("gpipe", devices=2, microbatches=1, memory_cap=None),
+        plan("interleaved", where="loop", devices=2, microbatches=2, memory_cap=None, time_unit="", memory_unit=""),
+    ],
+    ids=["one device", "one micro-batch", "no units"],
+)
+def test_small_plans_are_drawn(opened: Open, drawn: Plan) -> None:
+    """The least that can be drawn."""
+    page = opened(drawn)
+    assert "forward" in " ".join(_hover(page, 5, 0))
+
+
+def test_two_hundred_thousand_operations_stay_usable(opened: Open) -> None:
+    """64 devices and 1024 micro-batches: painted, zoomed to single steps, and each is found under the pointer."""
+    drawn = plan(devices=64, microbatches=1024, memory_cap=None)
+    page = opened(drawn)
+    assert sum(map(len, drawn.schedule.orders)) == 196_608
+    assert _colours(page) > 100
+    time = drawn.timeline.starts[40][1500] + 1
+    for _ in range(10):
+        page.mouse.move(*_place(page, time, 40))
+        page.mouse.wheel(0, -600)
+        _settle(page)
+    at = _numbers(page)
+    assert at["to"] - at["from"] < 100
+    assert at["from"] < time < at["to"]
+    assert _hover(page, time, 40)[0] == f"{drawn.schedule.orders[40][1500]} on device 40"
+
+
+def test_what_is_unpacked_is_what_was_packed(opened: Open) -> None:
+    """Times keep all their digits."""
+    drawn = plan()
+    times = opened(drawn).evaluate("() => [...page.plans[0].start]")
+    assert times == [time for starts in drawn.timeline.starts for time in starts]

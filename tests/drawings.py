@@ -1,0 +1,40 @@
+"""Plans that the tests of pictures draw."""
+
+from __future__ import annotations
+
+from debubble.compiler import placement
+from debubble.compiler.certificate import Certificate
+from debubble.compiler.named import named_schedule
+from debubble.compiler.plan import Plan
+from debubble.compiler.problem import Problem
+from debubble.compiler.profile import Memory, Profile, Stage
+from debubble.compiler.schedule import Schedule
+
+
+def plan(
+    name: str = "zb-h1",
+    *,
+    where: str = "linear",
+    devices: int = 4,
+    microbatches: int = 8,
+    memory_cap: float | None = 8,
+    time_unit: str = "ms",
+    memory_unit: str = "GiB",
+    overlapped_pair: float | None = None,
+    method: str | None = None,
+) -> Plan:
+    """A named schedule for F 10, B 11, W 8, transfers of 1 and two units held by a forward; nothing is lowered."""
+    place = placement.named(where, devices=devices)
+    stage = Stage(forward=10, backward_input=11, backward_weight=8, memory=Memory(2, -1, -1))
+    profile = Profile(
+        stages=(stage,) * place.stages,
+        comm=1.0,
+        time_unit=time_unit,
+        memory_unit=memory_unit,
+        overlapped_pair=overlapped_pair,
+    )
+    problem = Problem(profile, place, microbatches, memory_cap)
+    schedule = named_schedule(name, problem)
+    if method is not None:
+        schedule = Schedule(schedule.orders, method)
+    return Plan(problem, schedule, (), Certificate(lower_bound=232.0, name="load", proof="checked"))
