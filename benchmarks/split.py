@@ -13,11 +13,10 @@ import statistics
 import time
 
 import torch
-from torch import nn
-from torch.nn import functional
-
 from debubble.runtime.memory import HeldMemory
 from debubble.runtime.stage import Stage
+from torch import nn
+from torch.nn import functional
 
 
 class Block(nn.Module):

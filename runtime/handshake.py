@@ -83,15 +83,11 @@ def agree(plan: Plan, transport: Transport, held: Sequence[int], trouble: str | 
     check_stages(plan, [other["stages"] for other in gathered])
 
 
-def settle(transport: Transport, ranks: int, trouble: str | None) -> None:
-    """Raise the InputError of any rank on all of them."""
-    troubles = [trouble]
-    if ranks > 1:
-        troubles = [None] * ranks
-        dist.all_gather_object(troubles, trouble, group=transport.group)
-    for rank, found in enumerate(troubles):
-        if found is not None:
-            raise InputError(f"rank {rank}: {found}")
+def anyone(group: dist.ProcessGroup | None, trouble: str | None) -> str | None:
+    """The first trouble of any rank of the group, told to all."""
+    troubles: list[str | None] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(troubles, trouble, group=group)
+    return next((f"rank {rank}: {found}" for rank, found in enumerate(troubles) if found is not None), None)
 
 
 def learn_forms(

@@ -18,6 +18,7 @@ from ..compiler.errors import InputError, RunError
 from ..compiler.instruction import Compute, Instruction, Receive, Reduce, Send, Stream, Wait
 from ..compiler.operation import Operation, parts
 from ..compiler.plan import Plan
+from .composition import check_composition
 from .copies import Copies, Tie, channels
 from .handshake import Form, Forms, agree, learn_forms
 from .memory import HeldMemory
@@ -37,11 +38,17 @@ class Pipeline:
     """Trains the stages of this rank as the plan says.
 
     `stages` are this rank's modules by stage number, `loss_fn(output, target)` is the mean loss of a micro-batch.
-    Devices are ranks of `group` (None: the default group; a plan of one device needs none). With `seed`, every forward
-    draws its random numbers (dropout) from its own generator, so that they do not depend on the order of execution.
-    `ties` are pairs of parameters, each as (stage, name), that are one weight in two places: their gradients are
-    summed. Before the first step all ranks compare the plan, the placement, the shapes and the values of such copies;
-    where they differ every rank raises the same InputError. `progress` is told where the rank is.
+    Devices are ranks of `group` (None: the default group; a plan of one device needs none).
+
+    seed: every forward draws its random numbers (dropout) from a generator of its own, made from this number, the step,
+        the stage and the micro-batch, so that they do not depend on the order of execution.
+    ties: pairs of parameters, each as (stage, name), that are one weight in two places; their gradients are summed.
+    data_parallel: the ranks that hold this rank's stages in other pipelines; gradients are averaged over them at the
+        end of each step, losses stay those of each pipeline's own batch.
+    progress: is told where the rank is.
+
+    Before the first step all ranks compare the plan, the placement, the shapes and the values of weights that have
+    copies; where they differ every rank raises the same InputError.
     """
 
     def __init__(
@@ -53,6 +60,7 @@ class Pipeline:
         *,
         seed: int | None = None,
         ties: Sequence[Tie] = (),
+        data_parallel: dist.ProcessGroup | None = None,
         progress: Progress | None = None,
     ) -> None:
         problem = plan.problem
@@ -61,6 +69,8 @@ class Pipeline:
             raise InputError(
                 f"the plan is for {problem.devices} devices, but there are {ranks} ranks", code="rank-count"
             )
+        copied = bool(ties) or data_parallel is not None or problem.placement.bidirectional
+        check_composition(stages, copied=copied)
         self.plan = plan
         self.losses: dict[int, torch.Tensor] = {}
         """The losses of the last step by micro-batch, of those whose last stage is on this rank."""
@@ -73,7 +83,7 @@ class Pipeline:
         }
         self.transport = Transport(group, channels(plan, ties), _device(stages.values()))
         self.rank = self.transport.rank
-        self._copies = Copies(plan, stages, ties, self.transport)
+        self._copies = Copies(plan, stages, ties, data_parallel, self.transport)
         self._ready = False
         self._steps = 0
         self._progress: Progress = [0, OUTSIDE] if progress is None else progress

@@ -101,8 +101,9 @@ class Transport:
                 work.wait()
         return other
 
-    def sum(self, tensor: torch.Tensor) -> None:
-        """Replace the tensor of every rank by the sum of all."""
-        if dist.is_initialized() and dist.get_world_size(self.group) > 1:
+    def sum(self, tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
+        """Replace the tensor of every rank of the group (default: this pipeline's) by the sum of all."""
+        group = self.group if group is None else group
+        if dist.is_initialized() and dist.get_world_size(group) > 1:
             with _with("all ranks"):
-                dist.all_reduce(tensor, group=self.group)
+                dist.all_reduce(tensor, group=group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,10 +14,14 @@ from cluster import Cluster
 from debubble.compiler.errors import InputError, RunError
 from debubble.compiler.named import NAMED, named_schedule
 from debubble.compiler.operation import Operation
+from debubble.compiler.plan import Plan
 from debubble.compiler.schedule import Schedule
 from debubble.runtime import Pipeline, Workload
 from debubble.runtime.reference import gradients, relative_error
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import distribute_module
 from training import WIDTH, blocks, build, deviation, named_plan, plan_of, problem_of, reference_of
 
 SCHEDULES = [name for name in NAMED if name not in ("dualpipe", "dualpipe-v")]
@@ -411,6 +416,108 @@ def _updated(rank: int) -> bool:
 def test_the_update_sees_complete_gradients(cluster: Cluster) -> None:
     """It is called once, with what the step leaves in the gradients."""
     assert cluster(_updated) == [True] * 4
+
+
+def _replicas(rank: int, name: str) -> tuple[float, float]:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "pp"))
+    plan, workload = named_plan(name, 2, 4), blocks()
+    modules = build(plan, workload, mesh.get_local_rank("pp"))
+    replicas = mesh.get_group("dp")
+    pipeline = Pipeline(plan, modules, workload.loss, mesh.get_group("pp"), seed=0, data_parallel=replicas)
+    for _ in range(2):
+        pipeline.step(*workload.data(mesh.get_local_rank("dp"), 4, seed=0))
+    return _error_of_replicas(plan, workload, modules, [gradients(modules[s]) for s in modules])
+
+
+def _error_of_replicas(
+    plan: Plan, workload: Workload, modules: dict[int, nn.Module], found: list[list[torch.Tensor]]
+) -> tuple[float, float]:
+    """Against two rounds of the mean of two batches; and the difference between the replicas."""
+    reference = reference_of(plan, workload)
+    expected = [[torch.zeros_like(p) for p in reference.modules[s].parameters()] for s in modules]
+    for step in range(2):
+        reference.step(*workload.data(step, 4, seed=0))
+        for total, stage in zip(expected, modules, strict=True):
+            for one, gradient in zip(total, gradients(reference.modules[stage]), strict=True):
+                one += gradient
+    errors = [relative_error(one, other) for one, other in zip(found, expected, strict=True)]
+    sums: list[Any] = [None] * 4
+    dist.all_gather_object(sums, [sorted(modules), float(sum(g.sum() for one in found for g in one))])
+    return max(errors), max(abs(a[1] - b[1]) for a in sums for b in sums if a[0] == b[0])
+
+
+@pytest.mark.parametrize("name", ["zb-h1", "chimera"])
+def test_data_parallel_replicas_stay_equal(cluster: Cluster, name: str) -> None:
+    """Two pipelines of two ranks average their gradients, which accumulate over two steps."""
+    found = cluster(_replicas, name)
+    assert max(error for error, _ in found) < 1e-10
+    assert max(difference for _, difference in found) == 0
+
+
+def _sharded(rank: int, name: str) -> tuple[float, float]:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "pp"))
+    plan, workload = named_plan(name, 2, 4), blocks()
+    modules = build(plan, workload, mesh.get_local_rank("pp"))
+    for module in modules.values():
+        fully_shard(module, mesh=mesh["dp"])
+    pipeline = Pipeline(plan, modules, workload.loss, mesh.get_group("pp"), seed=0)
+    for _ in range(2):
+        pipeline.step(*workload.data(mesh.get_local_rank("dp"), 4, seed=0))
+    whole = [[g.full_tensor() for g in gradients(modules[s])] for s in modules]  # type: ignore[attr-defined]
+    return _error_of_replicas(plan, workload, modules, whole)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "zb-h1"])
+def test_fully_sharded_stages(cluster: Cluster, name: str) -> None:
+    """Stages sharded by FSDP2 over two pipelines have the gradients of a mean over both."""
+    assert max(max(errors) for errors in cluster(_sharded, name)) < 1e-10
+
+
+def _unequal_replicas(rank: int) -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "pp"))
+    plan, workload = named_plan("1f1b", 2, 4), blocks()
+    stage = mesh.get_local_rank("pp")
+    modules = {stage: workload.build(stage, 2, seed=rank if rank == 3 else 0)}
+    groups = mesh.get_group("pp"), mesh.get_group("dp")
+    Pipeline(plan, modules, workload.loss, groups[0], data_parallel=groups[1]).step(*workload.data(0, 4, seed=0))
+
+
+def test_unequal_replicas_are_refused(cluster: Cluster) -> None:
+    """Every rank of every pipeline is told."""
+    messages = cluster.messages(_unequal_replicas)
+    assert all("differs from that of the first replica" in message for message in messages)
+
+
+def _wrapped(rank: int) -> None:
+    plan, workload = named_plan("1f1b", 4, 4), blocks()
+    modules = {rank: nn.parallel.DistributedDataParallel(workload.build(rank, 4, seed=0))}
+    Pipeline(plan, modules, workload.loss)
+
+
+def _spread(rank: int) -> None:
+    plan, workload = named_plan("1f1b", 4, 4), blocks()
+    mesh = init_device_mesh("cpu", (4,))
+    Pipeline(plan, {rank: distribute_module(workload.build(rank, 4, seed=0), mesh)}, workload.loss)
+
+
+def _sharded_copies(rank: int) -> None:
+    plan, workload = named_plan("chimera", 4, 4), blocks()
+    mesh = init_device_mesh("cpu", (4,))
+    modules = build(plan, workload, rank)
+    Pipeline(plan, {s: fully_shard(module, mesh=mesh) for s, module in modules.items()}, workload.loss)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (_wrapped, "is wrapped in DistributedDataParallel"),
+        (_spread, "has distributed parameters that are not fully_shard's"),
+        (_sharded_copies, "does not compose with"),
+    ],
+)
+def test_untested_compositions_are_refused(cluster: Cluster, function: Callable[[int], None], message: str) -> None:
+    """What would train on wrong gradients, or was never tried, is refused before the first step."""
+    assert all(message in found for found in cluster.messages(function))
 
 
 def _misplaced(rank: int) -> None:
