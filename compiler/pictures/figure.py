@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from ..operation import parts
@@ -74,16 +75,14 @@ def _draw_lanes(figure: Figure, axes: Axes, timeline: Timeline) -> None:
                 if size >= _SMALLEST:
                     middle = (left + width / 2, top + height / 2)
                     axes.annotate(text, middle, ha="center", va="center", fontsize=size, color=style.ink(colour))
+            if len(boxes) > 1:
+                axes.add_patch(Rectangle((left, device - 0.45), width, 0.9, fill=False, edgecolor="black", lw=0.7))
     axes.set(ylim=(problem.devices - 0.4, -0.6), ylabel="device", yticks=range(problem.devices))
     axes.set_facecolor("#f2f2f2")
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    kinds = {style.kind(step) for order in timeline.schedule.orders for step in order}
-    entries = [entry for entry in style.legend(problem, kinds) if entry[0] != "pair"]
-    handles = [Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[kind]) for kind, _ in entries]
-    names = [f"{kind}  {meaning}" for kind, meaning in entries]
-    figure.legend(handles, names, loc="outside lower center", ncols=len(handles), frameon=False, handlelength=1.2)
+    _draw_legend(figure, timeline)
     unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
     ratio = timeline.bubble_ratio(timeline.makespan)
     axes.set_title(
@@ -94,24 +93,71 @@ def _draw_lanes(figure: Figure, axes: Axes, timeline: Timeline) -> None:
     )
 
 
+def _draw_legend(figure: Figure, timeline: Timeline) -> None:
+    """What every kind and a transfer cost, under the figure; a pair's sample is a forward above a backward, framed."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Rectangle
+
+    problem = timeline.problem
+    handles: list[Any] = []  # a tuple is one sample of several artists, which the types of Figure.legend do not know
+    names = []
+    for kind, text in style.legend(problem, style.kinds(timeline)):
+        if kind == "pair":
+            halves = (Rectangle((0, 0), 1, 1, fc=style.COLOURS[half], ec="black", lw=0.7) for half in ("F", "BW"))
+            handles.append(tuple(halves))
+            names.append(text)
+        else:
+            handles.append(Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[kind]))
+            names.append(f"{kind}  {text}")
+    handles.append(Line2D([], [], color="#595959", lw=1, marker=">", markersize=3))
+    names.append(style.transfer_text(problem))
+    figure.legend(
+        handles,
+        names,
+        loc="outside lower center",
+        ncols=len(handles) if len(handles) < 5 else -(-len(handles) // 2),
+        frameon=False,
+        handlelength=1.6,
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},
+    )
+
+
 def _draw_memory(axes: Axes, timeline: Timeline) -> None:
     """What every device holds over time, and the caps."""
     problem = timeline.problem
     begin = min((starts[0] for starts in timeline.starts if starts), default=0.0)
     shades = [style.lighter("#333333", 0.75 * d / max(1, problem.devices - 1)) for d in range(problem.devices)]
     for device, shade in enumerate(shades):
-        moments = [(max(0.0, time - begin), held) for time, held in timeline.memory_curve(device)]
-        times, held = zip(*moments, (timeline.makespan, moments[-1][1]), strict=True)
+        moments = _moments(timeline, device)
+        times, held = zip(*moments, (begin + timeline.makespan, moments[-1][1]), strict=True)
         name = f"device {device}" if device in (0, problem.devices - 1) else None
-        axes.step(times, held, where="post", color=shade, lw=1, label=name)
+        axes.step([time - begin for time in times], held, where="post", color=shade, lw=1, label=name)
     for cap in sorted({cap for cap in problem.caps if not math.isinf(cap)}):
         axes.axhline(cap, color="#d55e00", lw=1, ls="--", label="cap" if cap == min(problem.caps) else None)
     memory_unit = f" ({problem.profile.memory_unit})" if problem.profile.memory_unit else ""
     time_unit = f" ({problem.profile.time_unit})" if problem.profile.time_unit else ""
-    time = f"time{time_unit}; {style.transfer_text(problem)}"
-    axes.set(xlim=(0, timeline.makespan or 1), ylabel=f"memory{memory_unit}", xlabel=time)
+    axes.set(xlim=(0, timeline.makespan or 1), ylabel=f"memory{memory_unit}", xlabel=f"time{time_unit}")
     axes.set_ylim(bottom=0)
     axes.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
-    axes.legend(loc="lower center", ncols=3, frameon=False, fontsize=7, handlelength=1.5)
+    axes.legend(
+        ncols=3,
+        frameon=False,
+        fontsize=7,
+        handlelength=1.5,
+        loc="lower right",
+        bbox_to_anchor=(1, 0.98),
+        borderaxespad=0.0,
+    )
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _moments(timeline: Timeline, device: int) -> list[tuple[float, float]]:
+    """The memory curve without the dips of no length between a release and the next increase."""
+    moments = []
+    begin = min((starts[0] for starts in timeline.starts if starts), default=0.0)
+    for time, changes in itertools.groupby(timeline.memory_curve(device), key=lambda change: max(change[0], begin)):
+        levels = [held for _, held in changes]
+        moments += [(time, max(levels)), (time, levels[-1])]
+    return moments

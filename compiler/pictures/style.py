@@ -55,6 +55,13 @@ def lighter(colour: str, share: float) -> str:
     return "#" + "".join(f"{round(c + (255 - c) * share):02x}" for c in _channels(colour))
 
 
+def mixture(shares: dict[str, float]) -> str:
+    """The mean of colours, each weighed by its share."""
+    whole = sum(shares.values())
+    sums = [sum(_channels(colour)[channel] * share for colour, share in shares.items()) for channel in range(3)]
+    return "#" + "".join(f"{round(channel / whole):02x}" for channel in sums)
+
+
 def ink(colour: str) -> str:
     """Black or white, whichever reads better on this colour (relative luminance, WCAG 2)."""
     linear = [((c / 255 + 0.055) / 1.055) ** 2.4 if c > 10 else c / 255 / 12.92 for c in _channels(colour)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Iterator
 from fractions import Fraction
 
 from rich.style import Style
@@ -20,8 +22,9 @@ def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
     """One line per device, an axis and a legend, at most `width` columns wide.
 
     Where every start and end is a multiple of one unit and there is room, each unit takes the same number of columns;
-    otherwise times are rounded to columns, and the last line says what a column is. `coloured` drawings tell kinds by
-    colour and carry micro-batch numbers; plain ones carry letters.
+    otherwise times are rounded to columns, and where steps are narrower than columns, each column shows the mixture of
+    its steps; the last line says what a column is. `coloured` drawings tell kinds by colour and carry micro-batch
+    numbers; plain ones carry letters.
     """
     problem = timeline.problem
     unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
@@ -35,9 +38,14 @@ def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
     begin = min((starts[0] for starts in timeline.starts if starts), default=0.0)
     per_time = columns / timeline.makespan if timeline.makespan else 0.0
     margin = max(map(len, names))
+    mixed = bool(timeline.makespan) and not exact and max(map(len, timeline.schedule.orders)) > columns
     text = Text(" " * (margin + columns) + " peak\n", no_wrap=True)
     for device, order in enumerate(timeline.schedule.orders):
         text.append(names[device].rjust(margin))
+        if mixed:
+            text.append_tokens(_mixtures(timeline, device, columns, coloured))
+            text.append(peaks[device] + "\n")
+            continue
         done = 0
         for step, start, end in zip(order, timeline.starts[device], timeline.ends[device], strict=True):
             left, right = (round((moment - begin) * per_time) for moment in (start, end))
@@ -46,15 +54,32 @@ def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
             done = right
         text.append(" " * (columns - done) + peaks[device] + "\n")
     text.append(" " * margin + _axis(timeline.makespan, columns) + "\n")
-    kinds = {style.kind(step) for order in timeline.schedule.orders for step in order}
-    for kind, meaning in style.legend(problem, kinds):
-        colour = style.COLOURS[kind]
-        sample = f" {kind} " if coloured else f"{kind}:"
-        text.append(sample, Style(color=style.ink(colour), bgcolor=colour) if coloured else "")
-        text.append(f" {meaning}  ")
-    column = f"{timeline.makespan / columns:.4g}{unit} a column{'' if exact else ', rounded'}"
-    text.append(f"{style.transfer_text(problem)}\n{column}")
+    text.append_tokens(_legend(timeline, width, coloured))
+    text.append(f"{timeline.makespan / columns:.4g}{unit} a column")
+    if mixed:
+        shown = "the mixture of their colours" if coloured else "the kind that takes most of it"
+        text.append(f", for several steps: {shown}")
+    elif not exact:
+        text.append(", rounded")
     return text
+
+
+def _legend(timeline: Timeline, width: int, coloured: bool) -> Iterator[tuple[str, Style | str]]:
+    """What every kind and a transfer cost, in as many lines as it takes."""
+    problem = timeline.problem
+    room = width
+    for kind, meaning in [*style.legend(problem, style.kinds(timeline)), ("", style.transfer_text(problem))]:
+        letters = "P" if kind == "pair" and not coloured else kind
+        sample = "" if not kind else f" {letters} " if coloured else f"{letters}:"
+        words = f" {meaning}  " if kind else meaning
+        if len(sample + words.rstrip()) > room:
+            yield "\n", ""
+            room = width
+        room -= len(sample + words)
+        colour = style.COLOURS.get(kind, "")
+        yield sample, Style(color=style.ink(colour), bgcolor=colour) if coloured and colour else ""
+        yield words, ""
+    yield "\n", ""
 
 
 def _scale(timeline: Timeline, room: int) -> tuple[int, bool]:
@@ -91,10 +116,36 @@ def _block(timeline: Timeline, device: int, step: Step, width: int, coloured: bo
         shown = number if len(number) <= width else ""
         margin = " " * max(0, (width - len(shown)) // 2)
         return f"{margin}{shown}".ljust(width), Style(color=style.ink(colour), bgcolor=colour)
-    letters = "P" if style.kind(step) == "pair" else style.kind(step)
+    letters = _letters(step)
     named = f"{letters}{number}"
     shown = named if len(named) <= width else letters
     return shown.ljust(width, "-")[:width], ""
+
+
+def _mixtures(timeline: Timeline, device: int, columns: int, coloured: bool) -> Iterator[tuple[str, Style | str]]:
+    """A character for each column, for steps narrower than columns: in the mean of the colours of its steps, or the
+    letter of the kind that takes most of it. Blank where the device idles for most of it."""
+    begin = min(starts[0] for starts in timeline.starts if starts)
+    width = timeline.makespan / columns
+    shares: list[dict[str, float]] = [defaultdict(float) for _ in range(columns)]
+    for step, start, end in zip(
+        timeline.schedule.orders[device], timeline.starts[device], timeline.ends[device], strict=True
+    ):
+        left, right = (start - begin) / width, min((end - begin) / width, columns)
+        look = style.colour(timeline.problem, device, step) if coloured else _letters(step)
+        for column in range(int(left), math.ceil(right)):
+            shares[column][look] += min(right, column + 1) - max(left, column)
+    for share in shares:
+        if sum(share.values()) < 0.5:
+            yield " ", ""
+        elif coloured:
+            yield " ", Style(bgcolor=style.mixture(share))
+        else:
+            yield max(share, key=lambda letters: share[letters])[0], ""
+
+
+def _letters(step: Step) -> str:
+    return "P" if style.kind(step) == "pair" else style.kind(step)
 
 
 def _axis(makespan: float, columns: int) -> str:

@@ -77,3 +77,17 @@ def test_a_missing_matplotlib_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(InputError, match=r"debubble\[plot\]"):
         figure.draw(_timeline(), format="svg")
+
+
+def test_the_cost_of_pairs_is_in_the_legend() -> None:
+    """Unless the profile says otherwise a pair takes as long as both its halves; nothing is discounted in silence."""
+    legends = []
+    for ratio in (None, 0.9):
+        profile = Profile.uniform(
+            stages=4, forward=1, backward_input=1, backward_weight=1, comm=0.5, overlapped_pair=ratio
+        )
+        problem = Problem(profile, placement.bidirectional(4), 8)
+        legends.append(_texts(figure.draw(simulate(problem, named_schedule("dualpipe", problem)), format="svg")))
+    assert "F with backward in the sum of their times" in legends[0]
+    assert "F with backward in 0.9 times the sum of their times" in legends[1]
+    assert "BW  backward 2" in legends[0]

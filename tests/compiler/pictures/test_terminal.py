@@ -117,3 +117,56 @@ def test_chunks_are_told_apart_by_shade(kind: str) -> None:
     text = terminal.draw(_timeline(kind, placement.loop(2), 2), width=80, coloured=True)
     colours = {span.style.bgcolor.name for span in text.spans if span.style.bgcolor}
     assert len(colours) > 4
+
+
+def test_steps_narrower_than_columns_are_mixed() -> None:
+    """In the steady state of ZB-H1 every column holds about one F, B and W: none of the three may hide the others."""
+    timeline = _timeline("zb-h1", placement.linear(16), 64, (10, 11, 8))
+    text = terminal.draw(timeline, width=80, coloured=True)
+    assert text.plain.splitlines()[-1].endswith("a column, for several steps: the mixture of their colours")
+    first = text.plain.splitlines(keepends=True)
+    middle = sum(map(len, first[:8])) + 40
+    colours = {span.style.bgcolor.name for span in text.spans if middle <= span.start < middle + 10}
+    assert len(colours) > 1
+    for colour in colours:
+        red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+        assert 30 <= red <= 190
+        assert 110 <= green <= 170
+        assert 20 <= blue <= 150
+
+
+def test_a_plain_mixture_is_the_kind_with_the_most_time() -> None:
+    """And the last line says so."""
+    timeline = _timeline("zb-h1", placement.linear(2), 64, (1, 5, 1))
+    lines = terminal.draw(timeline, width=60, coloured=False).plain.splitlines()
+    assert lines[-1].endswith("a column, for several steps: the kind that takes most of it")
+    assert lines[1].count("B") > 40
+
+
+def test_idle_columns_stay_blank_in_a_mixture() -> None:
+    """Warm-up and drain are seen however narrow the steps are."""
+    timeline = _timeline("gpipe", placement.linear(4), 100)
+    lines = terminal.draw(timeline, width=60, coloured=False).plain.splitlines()
+    assert lines[4][2:3] == " "
+    assert " B" in lines[1][10:]
+
+
+@pytest.mark.parametrize("coloured", [False, True])
+def test_a_long_legend_is_broken(coloured: bool) -> None:
+    """Five kinds and a transfer do not fit into eighty columns."""
+    timeline = _timeline("dualpipe", placement.bidirectional(4), 8)
+    lines = terminal.draw(timeline, width=80, coloured=coloured).plain.splitlines()
+    assert max(map(len, (line.rstrip() for line in lines))) <= 80
+    assert lines[-2].endswith("transfer 0")
+
+
+def test_many_steps_without_duration_do_no_harm() -> None:
+    """More steps than columns, and no time to spread them over."""
+    text = terminal.draw(_timeline("gpipe", placement.linear(2), 60, (0, 0, 0)), width=60, coloured=True).plain
+    assert text.splitlines()[-1] == "0 a column, rounded"
+
+
+def test_letters_of_the_drawing_are_those_of_the_legend() -> None:
+    """A pair is P in both."""
+    timeline = _timeline("dualpipe", placement.bidirectional(4), 8)
+    assert "P: F with backward" in terminal.draw(timeline, width=200, coloured=False).plain
