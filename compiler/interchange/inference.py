@@ -12,6 +12,7 @@ import numpy as np
 
 from ..diagnostic import Report
 from ..errors import InputError
+from ..operation import KINDS
 from ..placement import Placement, bidirectional, explicit, named
 from ..schedule import Schedule
 from ..table import Rows, Table
@@ -42,12 +43,13 @@ def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
 
 
 def _extents(table: Table) -> tuple[int, int]:
-    """The number of stages and of micro-batches."""
-    cells = np.unique(np.stack((table.stage, table.microbatch)), axis=1)
-    stages, microbatches_of = np.unique(cells[0], return_counts=True)
-    count = _extent(stages, 2 * microbatches_of >= np.max(microbatches_of, initial=0))
-    microbatches, stages_of = np.unique(cells[1][cells[0] < count], return_counts=True)
-    return count, _extent(microbatches, 2 * stages_of >= min(count, len(stages)))
+    """The number of stages and of micro-batches: each is executed at least half as much as any other."""
+    width = np.max(table.microbatch, initial=0) + 1
+    done = np.unique((table.stage * width + table.microbatch) * len(KINDS) + table.kind) // len(KINDS)
+    stages, times = np.unique(done // width, return_counts=True)
+    count = _extent(stages, 2 * times >= np.max(times, initial=0))
+    microbatches, times = np.unique(done[done < count * width] % width, return_counts=True)
+    return count, _extent(microbatches, 2 * times >= np.max(times, initial=0))
 
 
 def _extent(numbers: Rows, supported: Rows) -> int:

@@ -202,7 +202,7 @@ def detect(content: str) -> tuple[str, Report]:
     for candidate in candidates:
         known = [candidate.accepts(word) for line in sample.splitlines() for word in candidate.words(line)]
         scores.append((sum(known), sum(known) - len(known)))
-    best = candidates[scores.index(max(scores))]
+    best = candidates[scores.index(max(scores))] if any(known for known, _ in scores) else candidates[0]
     report = Report()
     if best is torch_csv:
         return torch_csv.letters(content)

@@ -88,7 +88,7 @@ def test_deferred_receives_are_rejected(name: str, tmp_path: Path) -> None:
 def plan(place: Placement, name: str, microbatches: int) -> Plan:
     profile = Profile.uniform(stages=place.stages, forward=1, backward_input=1, backward_weight=1)
     problem = Problem(profile, place, microbatches)
-    bound = Certificate(lower_bound=0.0, name="none", proof="checked")
+    bound = Certificate(lower_bound=0.0, name="none", proof="solver")
     return Plan.build(problem, named_schedule(name, problem), bound)
 
 
