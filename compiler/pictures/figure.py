@@ -112,11 +112,15 @@ def _draw_legend(figure: Figure, timeline: Timeline) -> None:
             names.append(f"{kind}  {text}")
     handles.append(Line2D([], [], color="#595959", lw=1, marker=">", markersize=3))
     names.append(style.transfer_text(problem))
+    if style.has_chunks(problem):
+        shades = (style.lighter("#333333", share) for share in (0.0, style.SECOND_STAGE))
+        handles.append(tuple(Rectangle((0, 0), 1, 1, facecolor=shade) for shade in shades))
+        names.append(style.CHUNKS)
     figure.legend(
         handles,
         names,
         loc="outside lower center",
-        ncols=len(handles) if len(handles) < 5 else -(-len(handles) // 2),
+        ncols=4 if len(handles) < 5 else 3,
         frameon=False,
         handlelength=1.6,
         handler_map={tuple: HandlerTuple(ndivide=None, pad=0)},

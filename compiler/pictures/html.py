@@ -69,7 +69,7 @@ def _hash(content: str) -> str:
 
 
 def _palette(kind: str) -> dict[str, Any]:
-    shades = [style.COLOURS[kind], style.lighter(style.COLOURS[kind], style.SECOND_CHUNK)]
+    shades = [style.COLOURS[kind], style.lighter(style.COLOURS[kind], style.SECOND_STAGE)]
     return {"name": kind, "meaning": style.MEANINGS[kind], "colours": shades, "inks": [style.ink(s) for s in shades]}
 
 
@@ -79,8 +79,8 @@ def _legend(plans: Sequence[Plan]) -> list[dict[str, str]]:
     for letter, plan in zip("AB", plans, strict=False):
         lines = [*style.legend(plan.problem, style.kinds(plan.timeline))]
         lines.append(("transfer", style.transfer_text(plan.problem)))
-        if any(len(held) > 1 for held in plan.problem.placement.copies):
-            lines.append(("chunks", "every second chunk of a device is lighter"))
+        if style.has_chunks(plan.problem):
+            lines.append(("chunks", style.CHUNKS))
         lines.append(("path", "critical path"))
         for line in lines:
             entries.setdefault(line, []).append(letter)

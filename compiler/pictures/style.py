@@ -21,8 +21,15 @@ CAUSE_COLOURS = {
 }
 """By cause of idle time: pale, so that steps stand out."""
 
-SECOND_CHUNK = 0.45
-"""How much lighter every second chunk of a device is drawn, as a share of the way to white."""
+SECOND_STAGE = 0.45
+"""How much lighter every second stage of a device is drawn, as a share of the way to white."""
+
+CHUNKS = "every second stage of a device is lighter"
+
+
+def has_chunks(problem: Problem) -> bool:
+    """True when a device owns more than one stage, so that some steps are drawn lighter."""
+    return any(len(held) > 1 for held in problem.placement.copies)
 
 
 def kind(step: Step) -> str:
@@ -47,7 +54,7 @@ def colour(problem: Problem, device: int, step: Step) -> str:
     """The colour of a step: that of its kind, lighter for every second chunk of the device."""
     first = step if isinstance(step, Operation) else step.forward
     chunk = problem.placement.copies[device].index(first.stage)
-    return lighter(COLOURS[kind(step)], SECOND_CHUNK if chunk % 2 else 0.0)
+    return lighter(COLOURS[kind(step)], SECOND_STAGE if chunk % 2 else 0.0)
 
 
 def lighter(colour: str, share: float) -> str:
