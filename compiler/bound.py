@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 
 from .problem import Problem
-from .relaxation import Clock, relax, room, route, routes
+from .relaxation import Clock, prepared, relax, room, route
 
 
 def critical_path(problem: Problem) -> float:
@@ -22,8 +23,7 @@ def critical_path(problem: Problem) -> float:
         slowest = max(travelling, key=problem.factor)
         clock = Clock(problem, slowest)
         path = route(problem, clock, placement.owners(slowest, m), 1)
-        for device in range(problem.devices):
-            own = [i for i, owner in enumerate(path.devices) if owner == device]
+        for own in path.places.values():
             begin = path.starts[own[0]] if problem.objective == "span" else 0
             best = max(best, clock.time(max(path.starts[i] + path.ends[i] for i in own) - begin))
     return best
@@ -53,7 +53,7 @@ def load(problem: Problem, device: int) -> float:
         first, last = first + lag + slot.share, max(begin + slot.share, reached)
         best = max(best, begin + slot.whole, last + slot.tails[-1])
         work += extent * slot.whole
-    return relaxation.time(max(best, min(heads) + work))
+    return prepared(problem)[0].time(max(best, min(heads) + work))
 
 
 def memory(problem: Problem, device: int) -> float:
@@ -65,10 +65,10 @@ def memory(problem: Problem, device: int) -> float:
     space = room(problem, device)
     if space <= 0:
         return 0.0
-    clock = Clock(problem)
+    clock, paths = prepared(problem)
     held, heads = 0.0, []
-    for path, extent in zip(routes(problem, clock), _factor_sums(problem), strict=True):
-        own = [i for i, owner in enumerate(path.devices) if owner == device]
+    for path, extent in zip(paths, _factor_sums(problem), strict=True):
+        own = path.places[device]
         heads.append(path.starts[own[0]] if problem.objective == "makespan" else 0)
         for i in own[: len(own) // 2]:
             back, stage = len(path.devices) - 1 - i, path.stages[i]
@@ -80,6 +80,38 @@ def memory(problem: Problem, device: int) -> float:
     return clock.time(min(heads)) + held / space / clock.scale
 
 
+def turnaround(problem: Problem, device: int) -> float:
+    """What a device with one stage must idle until its first gradient returns, and again before its last one.
+
+    Before its first B it can only run the K forwards that its memory has room for: its first B starts at
+    T = head + F + lag, with all but K forwards still to do. When its last forward ends, memory has room for at most
+    some gradients a still to come (one of them its own) and some weight gradients c still to do,
+    a * M_F + c * (M_F + M_B) <= cap - static memory, so until the last B starts it can fill at most
+    (a - 1) * (B + W) + c * W of the lag. For m > K the two do not overlap:
+    value >= T + m * (F + B + W) - K * F + max(0, lag - fill).
+    """
+    relaxation = relax(problem, (device,))
+    if len(relaxation.slots) != 2:
+        return 0.0
+    forward, backward = relaxation.slots
+    m, space = relaxation.microbatches[0], relaxation.rooms[0]
+    taken, left = relaxation.changes[0], relaxation.changes[0] + relaxation.changes[1]
+    lag = max((offset for offset, _ in backward.convoys), default=0)
+    fits = m if taken <= 0 else min(m, int(space / taken))
+    if fits < 1:
+        return 0.0
+    value = (forward.heads[0] if forward.heads else 0) + forward.share + lag
+    value += m * (forward.share + backward.whole) - fits * forward.share
+    if fits < m:
+        fill = 0
+        for coming in range(1, fits + 1):
+            over = space - coming * taken
+            pending = min(m - coming, int(over / left)) if left * m > over else m - coming
+            fill = max(fill, (coming - 1) * backward.whole + pending * backward.weight)
+        value += max(0, lag - fill)
+    return prepared(problem)[0].time(value)
+
+
 def _factor_sums(problem: Problem) -> list[Fraction]:
     """For each direction, the sum of its micro-batches' factors, as multiples of the least factor."""
     m, placement = problem.microbatches, problem.placement
@@ -89,3 +121,7 @@ def _factor_sums(problem: Problem) -> list[Fraction]:
         return [Fraction(count) for count in (down, m - down) if count]
     sums = [sum(map(Fraction, factors[:down])), sum(map(Fraction, factors[down:]))]
     return [Fraction(total) / Fraction(min(factors)) for total in sums if total]
+
+
+OF_A_DEVICE: dict[str, Callable[[Problem, int], float]] = {"load": load, "memory": memory, "turnaround": turnaround}
+"""The bounds that look at one device, by name."""

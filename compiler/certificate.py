@@ -11,7 +11,7 @@ from . import bound
 from .errors import CertificateError
 from .problem import Problem
 from .refutation import refuted
-from .relaxation import most_kept, relax
+from .relaxation import most_kept, prepared
 
 MAX_STEPS = 2_000_000
 """How many partial orders the checking of one certificate may make."""
@@ -37,29 +37,28 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return (value - self.lower_bound) / self.lower_bound if self.lower_bound > 0 else float("inf")
 
 
-def check(problem: Problem, certificate: Certificate) -> float:
+def check(problem: Problem, certificate: Certificate, *, deadline: float | None = None) -> float:
     """Recompute the bound of a certificate from the problem and the witness, and return it.
 
-    The witness of "critical path" is empty, that of "load" and "memory" is {"device": d}, that of "relaxation"
-    {"devices": [d, ...]}. Witnesses may come from strangers: their types are checked and the work is bounded.
-    Raises CertificateError when the claim does not hold, or cannot be checked.
+    The witness of "critical path" is empty, that of "load", "memory" and "turnaround" is {"device": d}, that of
+    "relaxation" {"devices": [d, ...]}. Witnesses may come from strangers: their types are checked, the work is bounded.
+    Raises CertificateError when the claim does not hold, or cannot be checked in that work or by the `deadline`
+    (time.monotonic).
     """
     claim, name = certificate.lower_bound, certificate.name
     if not math.isfinite(claim):
         raise CertificateError(f"the claimed bound {claim} is not a finite number")
     if name == "relaxation":
         devices = _devices(problem, certificate.witness)
-        relaxation = relax(problem, devices)
-        if not refuted(relaxation, relaxation.ticks(claim), MAX_STEPS):
+        if not refuted(problem, devices, prepared(problem)[0].ticks(claim), MAX_STEPS, deadline):
             raise CertificateError(f"an order of devices {list(devices)} alone has a value below the claimed {claim:g}")
         return claim
     if name == "critical path":
         _keys(certificate.witness, ())
         found = bound.critical_path(problem)
-    elif name in ("load", "memory"):
+    elif name in bound.OF_A_DEVICE:
         _keys(certificate.witness, ("device",))
-        device = _device(problem, certificate.witness["device"])
-        found = (bound.load if name == "load" else bound.memory)(problem, device)
+        found = bound.OF_A_DEVICE[name](problem, _device(problem, certificate.witness["device"]))
     else:
         raise CertificateError(f"no way is known to check a bound of the kind {name!r}")
     if claim > found * (1 + 1e-9):

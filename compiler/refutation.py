@@ -1,174 +1,197 @@
-"""Refutation: no order of the kept devices reaches a value below a target.
+"""Refutation: no order of the kept devices' operations has a value below a target.
 
 This is what checks a relaxation's bound. It knows nothing of how the bound was found: it turns the target into the
 latest end of every operation, then appends operations in the order of their starts, level by level, and forgets what
-another partial order of the same operations makes needless. The claim holds when nothing is left.
+another partial order of the same operations makes needless. The claim holds when nothing is left at the end.
+
+Where several devices are kept, each is first looked at alone, forwards and then in reversed time (`mirror`): this says
+how much time is left at least after every number of its operations.
 """
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from typing import NamedTuple
+from operator import le
 
 from .errors import CertificateError
-from .relaxation import Move, Relaxation
+from .problem import Problem
+from .relaxation import NEVER, Counts, Move, Relaxation, mirror, relax
 
-Counts = tuple[int, ...]
-
-
-class Gate(NamedTuple):
-    """How micro-batches reach a slot from a left-out part of their route: for each convoy, when it let the last one
-    arrive; and the arrivals of those that have not started there yet."""
-
-    convoys: tuple[int, ...]
-    arrivals: tuple[int, ...]
+Moment = tuple[tuple[int, ...], ...]
+"""A partial order: first when each kept device is free; then, for every slot with convoys, when each convoy let the
+last micro-batch arrive, and the arrivals of those that have not started there yet."""
+Left = dict[Counts, int]
+"""For the counters of one kept device, the least time from when it is free to the end; others cannot be completed."""
 
 
-class Moment(NamedTuple):
-    """A partial order: when each kept device is free, and the gate of every slot."""
+def refuted(problem: Problem, devices: tuple[int, ...], target: int, steps: int, deadline: float | None = None) -> bool:
+    """True when every order in the relaxation that keeps these devices has a value of at least `target` ticks.
 
-    clocks: tuple[int, ...]
-    gates: tuple[Gate, ...]
-
-    def no_later(self, other: Moment) -> bool:
-        """True when whatever can follow the other can follow this one, at the same times."""
-        return all(a <= b for a, b in zip(self.clocks, other.clocks, strict=True)) and all(
-            a <= b
-            for gate, late in zip(self.gates, other.gates, strict=True)
-            for a, b in zip(gate.convoys + gate.arrivals, late.convoys + late.arrivals, strict=True)
-        )
-
-
-def refuted(relaxation: Relaxation, target: int, steps: int) -> bool:
-    """True when every complete order of the relaxation has a value of at least `target` ticks.
-
-    Raises CertificateError when more than `steps` partial orders would have to be made to decide it.
+    Raises CertificateError when more than `steps` partial orders would have to be made to decide it, or the `deadline`
+    (time.monotonic) comes before.
     """
-    search = _Search(relaxation, target - 1)
-    none_yet = tuple(Gate((0,) * len(slot.convoys), ()) for slot in relaxation.slots)
-    start = Moment((0,) * len(relaxation.devices), none_yet)
-    levels: defaultdict[int, defaultdict[Counts, list[Moment]]] = defaultdict(lambda: defaultdict(list))
-    levels[0][(0,) * len(relaxation.final)].append(start)
-    for level in range(sum(relaxation.final)):
-        for counts, moments in levels.pop(level, {}).items():
-            moves = relaxation.moves_from(counts)
-            least = _earliest(moments)
-            steps -= len(least) * len(moves)
-            if steps < 0:
-                raise CertificateError("the certificate takes too many steps to check")
-            for move in moves:
-                after = list(counts)
-                for counter in move.counters:
-                    after[counter] += 1
-                following = levels[level + len(move.counters)][tuple(after)]
-                following.extend(filter(None, (search.follow(counts, moment, move, tuple(after)) for moment in least)))
-    return not levels[sum(relaxation.final)][relaxation.final]
+    allowance = _Allowance(steps, deadline)
+    relaxation, limit = relax(problem, devices), target - 1
+    left: dict[int, Left] = {}
+    if len(devices) > 1:
+        for index, device in enumerate(devices):
+            if relaxation.measured[index]:
+                left[index] = _time_left(relax(problem, (device,)), limit, allowance)
+    return relaxation.final not in _Orders(relaxation, limit, left).earliest(allowance)
 
 
-def _earliest(moments: list[Moment]) -> list[Moment]:
-    """Moments such that each of the given ones is no earlier than one of them."""
-    kept: list[Moment] = []
-    for moment in sorted(set(moments)):
-        if not any(other.no_later(moment) for other in kept):
-            kept.append(moment)
-    return kept
+def _time_left(alone: Relaxation, limit: int, allowance: _Allowance) -> Left:
+    """How much time is left to one kept device, from every state that it can reach and complete."""
+    passed = _Orders(alone, limit, {}).earliest(allowance)
+    turned = mirror(alone)
+    completed = _Orders(turned, limit, {0: {turned.turned(counts): time for counts, time in passed.items()}})
+    return {turned.seen(counts): time for counts, time in completed.earliest(allowance).items()}
 
 
-class _Search:
-    """Partial orders that can still end by `limit`."""
+class _Allowance:
+    """How many partial orders may still be made, and until when."""
 
-    def __init__(self, relaxation: Relaxation, limit: int) -> None:
+    def __init__(self, steps: int, deadline: float | None) -> None:
+        self.steps, self.deadline = steps, deadline
+
+    def take(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0 or (self.deadline is not None and time.monotonic() > self.deadline):
+            raise CertificateError("the certificate takes too long to check")
+
+
+class _Orders:
+    """The partial orders of a relaxation that can still end by `limit`."""
+
+    def __init__(self, relaxation: Relaxation, limit: int, left: dict[int, Left]) -> None:
         self.relaxation, self.limit = relaxation, limit
-        self.shortest = [
-            min(move.duration for move in relaxation.moves if i in move.slots) for i in range(len(relaxation.slots))
-        ]
+        self.left = [(device, relaxation.part(device), known) for device, known in left.items()]
+        gated = [i for i, slot in enumerate(relaxation.slots) if slot.convoys]
+        self.gates = {i: 1 + 2 * number for number, i in enumerate(gated)}
+        """For every slot with convoys, where these stand in a moment; its arrivals follow."""
         self.latest = self._latest()
 
     def _latest(self) -> list[list[int]]:
-        """For every slot, the latest end of each micro-batch: for its tail, its next slot, and the micro-batch after."""
-        slots = self.relaxation.slots
+        """The latest end of each slot and micro-batch: for its tail, its next slot, and the micro-batch after it."""
+        relaxation, slots = self.relaxation, self.relaxation.slots
         latest = [[self.limit - tail for tail in slot.tails] for slot in slots]
         for i in reversed(range(len(slots))):
-            after = self.relaxation.successors[i]
-            for j in reversed(range(self.relaxation.microbatches[i])):
+            after = relaxation.successors[i]
+            for j in reversed(range(relaxation.microbatches[i])):
                 if after >= 0:
                     lag = max((offset for offset, _ in slots[after].convoys), default=0)
-                    latest[i][j] = min(latest[i][j], latest[after][j] - self.shortest[after] - lag)
-                if j + 1 < self.relaxation.microbatches[i]:
-                    latest[i][j] = min(latest[i][j], latest[i][j + 1] - self.shortest[i])
+                    latest[i][j] = min(latest[i][j], latest[after][j] - relaxation.shortest[after] - lag)
+                if j + 1 < relaxation.microbatches[i]:
+                    latest[i][j] = min(latest[i][j], latest[i][j + 1] - relaxation.shortest[i])
         return latest
 
-    def follow(self, counts: Counts, moment: Moment, move: Move, after: Counts) -> Moment | None:
+    def earliest(self, allowance: _Allowance) -> dict[Counts, int]:
+        """The states that can be reached, with the earliest time at which the first kept device is free in them."""
+        relaxation = self.relaxation
+        start = ((0,) * len(relaxation.devices), *(part for i in self.gates for part in ((0,) * self._convoys(i), ())))
+        levels: defaultdict[int, defaultdict[Counts, set[Moment]]] = defaultdict(lambda: defaultdict(set))
+        levels[0][(0,) * len(relaxation.final)].add(start)
+        found: dict[Counts, int] = {}
+        for level in range(sum(relaxation.final) + 1):
+            for counts, moments in levels.pop(level, {}).items():
+                least = _needed(moments)
+                if not least:
+                    continue
+                found[counts] = least[0][0][0]
+                moves = relaxation.moves_from(counts)
+                allowance.take(len(least) * len(moves))
+                for move in moves:
+                    after = list(counts)
+                    for counter in move.counters:
+                        after[counter] += 1
+                    into = tuple(after)
+                    ends = self._ends(into)
+                    for moment in least:
+                        following = self._follow(counts, moment, move, into, ends)
+                        if following is not None:
+                            levels[level + len(move.counters)][into].add(following)
+        return found
+
+    def _convoys(self, i: int) -> int:
+        return len(self.relaxation.slots[i].convoys)
+
+    def _ends(self, counts: Counts) -> list[int]:
+        """By when each kept device has to be free with these counters, for what is left to it."""
+        rests = self.relaxation.rests(counts)
+        ends = [self.limit - rest for rest in rests]
+        for device, part, known in self.left:
+            if rests[device] != NEVER:
+                rest = known.get(tuple(counts[i] for i in part))
+                ends[device] = NEVER if rest is None else min(ends[device], self.limit - rest)
+        for i, slot in enumerate(self.relaxation.slots):
+            left = self.relaxation.microbatches[i] - counts[i]
+            if left:
+                ends[slot.device] = min(ends[slot.device], self.latest[i][-1] - left * slot.share)
+        return ends
+
+    def _follow(self, counts: Counts, moment: Moment, move: Move, into: Counts, ends: list[int]) -> Moment | None:
         """The moment after a move, or None when it cannot end by the limit."""
-        slots = self.relaxation.slots
-        start = moment.clocks[move.device]
+        relaxation, slots = self.relaxation, self.relaxation.slots
+        start = moment[0][move.device]
         for i in move.slots:
-            if slots[i].convoys:
-                start = max(start, moment.gates[i].arrivals[0])
+            if i in self.gates:
+                start = max(start, moment[self.gates[i] + 1][0])
             if slots[i].heads:
                 start = max(start, slots[i].heads[counts[i]])
         end = start + move.duration
-        if any(end > self.latest[i][counts[i]] for i in move.slots):
-            return None
-        if self.relaxation.measured[move.device] and end > self.limit:
+        if relaxation.measured[move.device] and end > self.limit:
             return None
         # What comes later in this order starts later: no device does anything before `start` any more.
-        clocks = tuple(end if d == move.device else max(start, free) for d, free in enumerate(moment.clocks))
-        if not self._enough_time(clocks, after):
+        clocks = tuple(end if d == move.device else max(start, free) for d, free in enumerate(moment[0]))
+        if any(map(int.__gt__, clocks, ends)):
             return None
-        gates = list(moment.gates)
+        parts = list(moment)
+        parts[0] = clocks
         for i in move.slots:
-            if slots[i].convoys:
-                gates[i] = Gate(gates[i].convoys, gates[i].arrivals[1:])
-            behind = self.relaxation.successors[i]
-            if behind >= 0 and slots[behind].convoys:
-                convoys = tuple(
+            if end > self.latest[i][counts[i]]:
+                return None
+            if i in self.gates:
+                parts[self.gates[i] + 1] = parts[self.gates[i] + 1][1:]
+            behind = relaxation.successors[i]
+            if behind in self.gates:
+                place = self.gates[behind]
+                let = [
                     max(last + rate, end + offset)
-                    for last, (offset, rate) in zip(gates[behind].convoys, slots[behind].convoys, strict=True)
-                )
-                arrival = max(convoys)
-                if arrival + self.shortest[behind] > self.latest[behind][counts[i]]:
+                    for last, (offset, rate) in zip(parts[place], slots[behind].convoys, strict=True)
+                ]
+                if max(let) + relaxation.shortest[behind] > self.latest[behind][counts[i]]:
                     return None
-                gates[behind] = Gate(convoys, (*gates[behind].arrivals, arrival))
-        return Moment(clocks, tuple(self._rounded(i, gate, clocks, after) for i, gate in enumerate(gates)))
+                parts[place] = tuple(let)
+                parts[place + 1] = (*parts[place + 1], max(let))
+        for i, place in self.gates.items():
+            before = slots[i].previous
+            if into[before] == relaxation.microbatches[before]:
+                parts[place] = (0,) * len(parts[place])
+            else:
+                soonest = clocks[slots[before].device] + relaxation.shortest[before]
+                parts[place] = tuple(
+                    max(last, soonest + offset - rate)
+                    for last, (offset, rate) in zip(parts[place], slots[i].convoys, strict=True)
+                )
+            parts[place + 1] = _no_earlier(parts[place + 1], clocks[slots[i].device], relaxation.shortest[i])
+        return tuple(parts)
 
-    def _enough_time(self, clocks: tuple[int, ...], counts: Counts) -> bool:
-        """Each device can still do all that is left to it, and reach each slot's last micro-batch in time."""
-        slots = self.relaxation.slots
-        work = [0] * len(clocks)
-        reach = list(clocks)
-        for i, slot in enumerate(slots):
-            left = self.relaxation.microbatches[i] - counts[i]
-            work[slot.device] += left * slot.whole
-            if slot.kind == "B":
-                work[slot.device] += (counts[i] - counts[len(slots) + i]) * slot.weight
-            if slot.previous < 0:
-                reach = list(clocks)
-            reach[slot.device] += left * slot.share
-            if left and reach[slot.device] > self.latest[i][-1]:
-                return False
-        # The clock of a device with nothing left only says when others began.
-        return not any(
-            measured and left and clock + left > self.limit
-            for measured, left, clock in zip(self.relaxation.measured, work, clocks, strict=True)
-        )
 
-    def _rounded(self, i: int, gate: Gate, clocks: tuple[int, ...], counts: Counts) -> Gate:
-        """The gate with times raised as far as nothing changes: a device that is busy does not see an early arrival."""
-        slot = self.relaxation.slots[i]
-        if not slot.convoys:
-            return gate
-        arrivals = []
-        free = clocks[slot.device]
-        for arrival in gate.arrivals:
-            free = max(free, arrival)
-            arrivals.append(free)
-            free += self.shortest[i]
-        before = slot.previous
-        if counts[before] == self.relaxation.microbatches[before]:
-            return Gate((0,) * len(slot.convoys), tuple(arrivals))
-        soonest = clocks[self.relaxation.slots[before].device] + self.shortest[before]
-        convoys = tuple(
-            max(last, soonest + offset - rate) for last, (offset, rate) in zip(gate.convoys, slot.convoys, strict=True)
-        )
-        return Gate(convoys, tuple(arrivals))
+def _no_earlier(arrivals: tuple[int, ...], free: int, least: int) -> tuple[int, ...]:
+    """Arrivals raised as far as nothing changes: a device that is busy does not see that one comes early."""
+    raised = []
+    for arrival in arrivals:
+        free = max(free, arrival)
+        raised.append(free)
+        free += least
+    return tuple(raised)
+
+
+def _needed(moments: set[Moment]) -> list[Moment]:
+    """Moments such that each of the given ones is nowhere earlier than one of them, ascending."""
+    kept: list[Moment] = []
+    for moment in sorted(moments):
+        if not any(all(all(map(le, a, b)) for a, b in zip(other, moment, strict=True)) for other in kept):
+            kept.append(moment)
+    return kept

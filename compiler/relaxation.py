@@ -16,15 +16,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 
 from .problem import Problem
 
 MAX_EXACT_SCALE = 10**9
 ROUNDED_DIGITS = 12
+NEVER = -(10**30)
 MAX_KEPT = 4
+
+Counts = tuple[int, ...]
+Line = tuple[int, int]
+"""(offset, rate): the time offset + j * rate for the j-th micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Slot:
     kind: str
     stage: int
     previous: int
-    convoys: tuple[tuple[int, int], ...]
+    convoys: tuple[Line, ...]
     heads: tuple[int, ...]
     tails: tuple[int, ...]
     share: int
@@ -72,9 +78,6 @@ class Relaxation:
     """Counters 0..n-1 count the slots done, n..2n-1 the W's done of each backward slot (unused for forwards)."""
 
     devices: tuple[int, ...]
-    objective: str
-    scale: int
-    """Ticks per time unit."""
     slots: tuple[Slot, ...]
     moves: tuple[Move, ...]
     microbatches: tuple[int, ...]
@@ -87,27 +90,10 @@ class Relaxation:
     """For each kept device, whether the end of its work counts for the objective (else only the tails do)."""
 
     @cached_property
-    def final(self) -> tuple[int, ...]:
+    def final(self) -> Counts:
         """The counters when everything is done."""
         weights = (m if slot.kind == "B" else 0 for slot, m in zip(self.slots, self.microbatches, strict=True))
         return (*self.microbatches, *weights)
-
-    def moves_from(self, state: tuple[int, ...]) -> list[Move]:
-        """The moves that counts and memory allow in a state."""
-        n = len(self.slots)
-        held = [0.0] * len(self.devices)
-        for index, slot in enumerate(self.slots):
-            held[slot.device] += state[index] * self.changes[index] + state[n + index] * self.changes[n + index]
-        return [
-            move
-            for move in self.moves
-            if (move.weight_of < 0 or state[n + move.weight_of] < state[move.weight_of])
-            and all(
-                state[i] < (self.microbatches[i] if self.slots[i].previous < 0 else state[self.slots[i].previous])
-                for i in move.slots
-            )
-            and (move.rise <= 0 or held[move.device] + move.rise <= self.rooms[move.device])
-        ]
 
     @cached_property
     def successors(self) -> tuple[int, ...]:
@@ -118,13 +104,154 @@ class Relaxation:
                 after[slot.previous] = index
         return tuple(after)
 
-    def ticks(self, value: float) -> int:
-        """The least whole number of ticks that counts as reaching `value`, up to the rounding of floats."""
-        return math.ceil(Fraction(value) * self.scale * (1 - Fraction(1, 2 * 10**9)))
+    @cached_property
+    def shortest(self) -> tuple[int, ...]:
+        """For each slot, the least time between two of its starts."""
+        return tuple(min(move.duration for move in self.moves if i in move.slots) for i in range(len(self.slots)))
 
-    def time(self, ticks: int) -> float:
-        """Ticks in time units."""
-        return float(Fraction(ticks, self.scale))
+    def held(self, counts: Counts) -> list[float]:
+        """The memory of each kept device above its static memory, between two operations."""
+        n = len(self.slots)
+        held = [0.0] * len(self.devices)
+        for index, slot in enumerate(self.slots):
+            held[slot.device] += counts[index] * self.changes[index] + counts[n + index] * self.changes[n + index]
+        return held
+
+    def permits(self, counts: Counts, held: list[float], move: Move) -> bool:
+        """True when counts and memory (`held`, of these counts) allow a move."""
+        if move.rise > 0 and held[move.device] + move.rise > self.rooms[move.device]:
+            return False
+        weight = move.weight_of
+        if weight >= 0 and counts[len(self.slots) + weight] >= counts[weight]:
+            return False
+        for i in move.slots:
+            before = self.slots[i].previous
+            if counts[i] >= (self.microbatches[i] if before < 0 else counts[before]):
+                return False
+        return True
+
+    def moves_from(self, counts: Counts) -> list[Move]:
+        """The moves that counts and memory allow."""
+        held = self.held(counts)
+        return [move for move in self.moves if self.permits(counts, held, move)]
+
+    def loads(self, counts: Counts) -> list[int]:
+        """The least time that each kept device still has to work."""
+        n = len(self.slots)
+        loads = [0] * len(self.devices)
+        for index, slot in enumerate(self.slots):
+            loads[slot.device] += (self.microbatches[index] - counts[index]) * slot.whole
+            if slot.kind == "B":
+                loads[slot.device] += (counts[index] - counts[n + index]) * slot.weight
+        return loads
+
+    def rests(self, counts: Counts) -> list[int]:
+        """For each kept device, the least time from when it is free to the end of the schedule.
+
+        All its work that is left; or what has to pass the slots up to one on a route, and the tail of the last there.
+        The clock of a device with nothing left only says when others began: then a time far in the past.
+        """
+        before = [0] * len(self.devices)
+        rests = [
+            load if load and measured else NEVER
+            for load, measured in zip(self.loads(counts), self.measured, strict=True)
+        ]
+        for index, slot in enumerate(self.slots):
+            left = self.microbatches[index] - counts[index]
+            if slot.previous < 0:
+                before = [0] * len(self.devices)
+            if left:
+                before[slot.device] += left * slot.share
+                rests[slot.device] = max(rests[slot.device], before[slot.device] + slot.tails[-1])
+        return rests
+
+    def part(self, device: int) -> tuple[int, ...]:
+        """The counters of one kept device, in the order of the relaxation that keeps it alone."""
+        own = [index for index, slot in enumerate(self.slots) if slot.device == device]
+        return (*own, *(len(self.slots) + index for index in own))
+
+
+@dataclass(frozen=True)
+class Mirror(Relaxation):
+    """A relaxation in reversed time: the same orders from their end, counters counting from the last operation.
+
+    Lags and convoys hold both ways, heads and tails change places. How early a state can be reached here says how much
+    time is at least left from that state there.
+    """
+
+    original: Relaxation
+
+    def moves_from(self, counts: Counts) -> list[Move]:
+        original = self.original
+        now = self.seen(counts)
+        moves = []
+        for move, mirrored in zip(original.moves, self.moves, strict=True):
+            earlier = list(now)
+            for counter in move.counters:
+                earlier[counter] -= 1
+            before = tuple(earlier)
+            if self._reachable(before) and original.permits(before, original.held(before), move):
+                moves.append(mirrored)
+        return moves
+
+    def _reachable(self, counts: Counts) -> bool:
+        """True when no operation of the original is counted before what it needs."""
+        slots, n = self.original.slots, len(self.slots)
+        return min(counts) >= 0 and all(
+            counts[n + i] <= counts[i] and (slot.previous < 0 or counts[i] <= counts[slot.previous])
+            for i, slot in enumerate(slots)
+        )
+
+    def loads(self, counts: Counts) -> list[int]:
+        now, n = self.seen(counts), len(self.slots)
+        loads = [0] * len(self.devices)
+        for index, slot in enumerate(self.original.slots):
+            whole = now[n + index] if slot.kind == "B" else now[index]
+            loads[slot.device] += whole * slot.whole + (now[index] - whole) * slot.share
+        return loads
+
+    def seen(self, counts: Counts) -> Counts:
+        """The counters of the original relaxation where these stand."""
+        return _reflect(counts, self.original.final)
+
+    def turned(self, counts: Counts) -> Counts:
+        """The counters here where these of the original relaxation stand."""
+        return _reflect(counts, self.final)
+
+
+def _reflect(counts: Counts, final: Counts) -> Counts:
+    """What is left of each counter, in reversed order."""
+    n = len(counts) // 2
+    return tuple(full - done for full, done in zip(final, counts[n - 1 :: -1] + counts[: n - 1 : -1], strict=True))
+
+
+def mirror(relaxation: Relaxation) -> Mirror:
+    """The relaxation in reversed time."""
+    slots, n = relaxation.slots, len(relaxation.slots)
+    turned = []
+    for index in reversed(range(n)):
+        slot, after = slots[index], relaxation.successors[index]
+        turned.append(
+            replace(
+                slot,
+                previous=-1 if after < 0 else n - 1 - after,
+                convoys=() if after < 0 else slots[after].convoys,
+                heads=slot.tails[::-1],
+                tails=slot.heads[::-1] or (0,) * relaxation.microbatches[index],
+            )
+        )
+    moves = [
+        replace(
+            move,
+            slots=tuple(n - 1 - i for i in move.slots),
+            counters=tuple(n - 1 - i if i < n else 3 * n - 1 - i for i in move.counters),
+            weight_of=-1,
+        )
+        for move in relaxation.moves
+    ]
+    fields = vars(relaxation) | {"slots": tuple(turned), "moves": tuple(moves)}
+    fields["microbatches"] = relaxation.microbatches[::-1]
+    return Mirror(**{name: fields[name] for name in Relaxation.__dataclass_fields__}, original=relaxation)
 
 
 def most_kept(problem: Problem) -> int:
@@ -142,11 +269,11 @@ def relax(problem: Problem, devices: tuple[int, ...]) -> Relaxation:
     For span the clock starts with the first forward of the kept device that a micro-batch passes first, and the value
     is the span of this device or of one passed before it. At most `most_kept` devices can be kept.
     """
-    clock = Clock(problem)
+    clock, paths = prepared(problem)
     slots: list[Slot] = []
     counts: list[int] = []
-    for path in routes(problem, clock):
-        kept = [position for position, device in enumerate(path.devices) if device in devices]
+    for path in paths:
+        kept = sorted(position for device in devices for position in path.places.get(device, ()))
         for index, position in enumerate(kept):
             kind, stage, device = path.kinds[position], path.stages[position], path.devices[position]
             first = index == 0
@@ -172,9 +299,7 @@ def relax(problem: Problem, devices: tuple[int, ...]) -> Relaxation:
     factor = float(clock.factor)
     changes = [problem.memories[slot.kind][slot.stage] * factor for slot in slots]
     changes += [problem.memories["W"][slot.stage] * factor if slot.kind == "B" else 0.0 for slot in slots]
-    return Relaxation(
-        devices, problem.objective, clock.scale, tuple(slots), moves, tuple(counts), tuple(changes), rooms, measured
-    )
+    return Relaxation(devices, tuple(slots), moves, tuple(counts), tuple(changes), rooms, measured)
 
 
 def room(problem: Problem, device: int) -> float:
@@ -186,8 +311,10 @@ def room(problem: Problem, device: int) -> float:
 
 
 class Clock:
-    """The costs of one micro-batch (by default a cheapest) in ticks: exact where they are decimal numbers of few digits,
-    else rounded down."""
+    """The costs of one micro-batch, by default a cheapest, in ticks.
+
+    Exact where they are decimal numbers of few digits, else rounded down.
+    """
 
     def __init__(self, problem: Problem, microbatch: int | None = None) -> None:
         self.problem = problem
@@ -217,11 +344,15 @@ class Clock:
 
     def _transfers(self) -> Iterator[Fraction]:
         for owners in filter(None, (self.problem.placement.down, self.problem.placement.up)):
-            for stage, (a, b) in enumerate(zip(owners, owners[1:], strict=False)):
+            for stage, (a, b) in enumerate(pairwise(owners)):
                 yield from (self.exact_transfer(a, b, stage), self.exact_transfer(b, a, stage))
 
     def exact_transfer(self, source: int, target: int, stage: int) -> Fraction:
         return _exact(self.problem.transfer(source, target, stage, self.microbatch))
+
+    def ticks(self, value: float) -> int:
+        """The least whole number of ticks that counts as reaching `value`, up to the rounding of floats."""
+        return math.ceil(Fraction(value) * self.scale * (1 - Fraction(1, 2 * 10**9)))
 
     def time(self, ticks: Fraction | int) -> float:
         """Ticks in time units."""
@@ -301,68 +432,79 @@ class Route:
 
     def heads(self, position: int) -> tuple[int, ...]:
         """The earliest start of every micro-batch at a position, from an empty start: `convoys` from time 0."""
-        busy: dict[int, list[int]] = {}
-        for before in range(position):
-            busy.setdefault(self.devices[before], []).append(before)
         lines = {(self.starts[position], 0)}
-        for inside in busy.values():
-            rate = sum(self.shares[i] for i in inside)
-            lines.add((self.starts[inside[0]] + self.gap(inside[-1], position) + rate, rate))
+        for places in self.places.values():
+            inside = [i for i in places if i < position]
+            if inside:
+                rate = sum(self.shares[i] for i in inside)
+                lines.add((self.starts[inside[0]] + self.gap(inside[-1], position) + rate, rate))
         return _highest(lines, self.microbatches)
 
-    def tails(self, position: int, only: int | None = None) -> tuple[int, ...]:
-        """The least time from the end of every micro-batch at a position to the end of the schedule.
+    @cached_property
+    def places(self) -> dict[int, list[int]]:
+        """The positions on each device, ascending."""
+        places: dict[int, list[int]] = {}
+        for position, device in enumerate(self.devices):
+            places.setdefault(device, []).append(position)
+        return places
 
-        Two ways to the end: the route's longest rest with the W at any place; and a device that works off what the
-        micro-batches from this one on still need of it, followed by nothing or by the rest of the route.
-        `only` counts just the time until that device is done.
+    @cached_property
+    def onward(self) -> list[int]:
+        """The least time from the end of each position to the end of all that comes after it on the route."""
+        onward = [0] * len(self.kinds)
+        for i in range(len(self.kinds) - 2, -1, -1):
+            onward[i] = self.gap(i, i + 1) + max(self.ends[i + 1], self.latencies[i + 1] + onward[i + 1])
+        return onward
+
+    def tails(self, position: int) -> set[Line]:
+        """The least time from the end of a position to the end of the schedule, by the micro-batches that follow.
+
+        The route's longest rest with the W at any place; and each other device, which has to work off what this
+        micro-batch and the following ones need of it, and then nothing or the rest of the route.
         """
-        last = len(self.kinds)
-        rest = max(
-            (
-                self.gap(position, y) + self.ends[y]
-                for y in range(position + 1, last)
-                if only in (None, self.devices[y])
-            ),
-            default=0,
-        )
-        ahead: dict[int, list[int]] = {}
-        for y in range(position + 1, last):
-            if self.devices[y] != self.devices[position] and only in (None, self.devices[y]):
-                ahead.setdefault(self.devices[y], []).append(y)
-        # The time that is left after each device's last position, from the end of that position.
-        onward = [0] * last
-        if only is None:
-            for y in range(last - 2, -1, -1):
-                step = self.gap(y, y + 1)
-                onward[y] = step + max(self.ends[y + 1], self.latencies[y + 1] + onward[y + 1])
-        lines = {(rest, 0)}
-        for inside in ahead.values():
-            way = self.gap(position, inside[0])
-            whole = sum(self.wholes[y] for y in inside)
-            flow = sum(self.shares[y] for y in inside)
-            lines |= {(way + whole, whole), (way + flow + onward[inside[-1]], flow)}
-        return _highest(lines, self.microbatches)[::-1]
+        lines = {(self.onward[position], 0)}
+        for device in self.places:
+            lines |= self.tails_of(position, device, self.onward)
+        return lines
+
+    def tails_of(self, position: int, device: int, onward: list[int] | None = None) -> set[Line]:
+        """The least time from the end of a position until a device is done, or, with `onward`, all after it."""
+        ahead = [i for i in self.places[device] if i > position]
+        if not ahead:
+            return set()
+        lines = {(max(self.gap(position, i) + self.ends[i] for i in ahead), 0)}
+        if self.devices[position] != device:
+            way = self.gap(position, ahead[0])
+            whole = sum(self.wholes[i] for i in ahead)
+            lines.add((way + whole, whole))
+            if onward is not None:
+                flow = sum(self.shares[i] for i in ahead)
+                lines.add((way + flow + onward[ahead[-1]], flow))
+        return lines
 
 
-def _upper(lines: set[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The (offset, rate) that no other reaches in both."""
-    return tuple(sorted(line for line in lines if not any(o >= line[0] and r >= line[1] for o, r in lines - {line})))
+def _upper(lines: set[Line]) -> tuple[Line, ...]:
+    """The (offset, rate) that no other reaches in both, by rate."""
+    upper: list[Line] = []
+    for offset, rate in sorted(lines, reverse=True):
+        if not upper or rate > upper[-1][1]:
+            upper.append((offset, rate))
+    return tuple(upper)
 
 
-def _highest(lines: set[tuple[int, int]], count: int) -> tuple[int, ...]:
+def _highest(lines: set[Line], count: int) -> tuple[int, ...]:
     """The largest offset + j * rate for every j below `count`."""
     upper = _upper(lines)
     return tuple(max(offset + j * rate for offset, rate in upper) for j in range(count))
 
 
-def routes(problem: Problem, clock: Clock) -> Iterator[Route]:
-    """The route of each direction that has micro-batches."""
-    placement, m = problem.placement, problem.microbatches
+@lru_cache(maxsize=4)
+def prepared(problem: Problem) -> tuple[Clock, tuple[Route, ...]]:
+    """The costs of a cheapest micro-batch, and the route of each direction that has micro-batches."""
+    placement, m, clock = problem.placement, problem.microbatches, Clock(problem)
     up = m // 2 if placement.bidirectional else 0
-    for owners, count in ((placement.down, m - up), (placement.up, up)):
-        if owners is not None and count > 0:
-            yield route(problem, clock, owners, count)
+    directions = ((placement.down, m - up), (placement.up, up))
+    return clock, tuple(route(problem, clock, owners, count) for owners, count in directions if owners and count)
 
 
 def route(problem: Problem, clock: Clock, owners: tuple[int, ...], count: int) -> Route:
@@ -415,16 +557,16 @@ def _tails(problem: Problem, path: Route, position: int, devices: tuple[int, ...
     before it starts at least the way from q earlier, so that its span is at least that way and the time until q is
     done.
     """
+    lines = {(0, 0)}
     if problem.objective == "makespan":
-        return path.tails(position)
-    tails = (0,) * path.microbatches
-    if not problem.placement.bidirectional:
+        lines = path.tails(position)
+    elif not problem.placement.bidirectional:
         first = min(map(path.devices.index, devices))
         for q in dict.fromkeys(path.devices[: first + 1]):
             if q != path.devices[position]:
-                way = path.starts[first] - path.starts[path.devices.index(q)]
-                tails = tuple(max(tail, way + rest) for tail, rest in zip(tails, path.tails(position, q), strict=True))
-    return tails
+                way = path.starts[first] - path.starts[path.places[q][0]]
+                lines |= {(way + offset, rate) for offset, rate in path.tails_of(position, q)}
+    return _highest(lines, path.microbatches)[::-1]
 
 
 def _moves(problem: Problem, clock: Clock, devices: tuple[int, ...], slots: list[Slot]) -> Iterator[Move]:

@@ -9,23 +9,25 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from typing import Any
 
-from debubble.compiler import bound
-from debubble.compiler.certificate import Certificate, check
-from debubble.compiler.errors import CertificateError
-from debubble.compiler.problem import Problem
-from debubble.compiler.relaxation import most_kept, relax
-
-from .relaxation import Budget, OutOfBudgetError, Walk
+from ..compiler import bound
+from ..compiler.certificate import Certificate, check
+from ..compiler.errors import CertificateError
+from ..compiler.problem import Problem
+from ..compiler.relaxation import most_kept, prepared, relax
+from .relaxation import Budget, Futures, OutOfBudgetError, Walk, futures
 
 Report = Callable[[Certificate], None]
 
-LABELS = 400_000
-"""How many labels the search of one relaxation may make. Checking makes about as many."""
-FIRST_STEP = 256
-"""The first limit that a search tries is this part of the known bound above it."""
+LABELS = 600_000
+"""How many labels the search of one relaxation may make."""
+DIVE_WIDTH = 6
+"""How many labels per level the quick look at a relaxation keeps."""
+LIMITS = (8, 3, 1)
+"""The limits that a search tries in turn: these parts of the way from the known bound to what it may at best prove."""
+CANDIDATES = 12
+"""How many sets of two, and of three, and of four devices are looked at."""
 
 
 def best_bound(
@@ -38,82 +40,119 @@ def best_bound(
     """The best bound found until it meets the `incumbent` (a value some schedule has) or the `deadline` comes.
 
     `deadline` is in the time of time.monotonic; without one the search ends when every relaxation it knows was tried.
-    The formulas alone take well under a second even for large problems. `report` is called with every better certificate.
+    The formulas alone take well under a second even for large problems. `report` is called with every better
+    certificate.
     """
-    best = _formulas(problem)
-    if report is not None:
-        report(best)
-    for devices in _kept(problem):
-        if (incumbent is not None and best.gap(incumbent) == 0) or _left(deadline) <= 0:
+    finder = _Finder(problem, incumbent, deadline, report)
+    finder.try_formulas()
+    for devices in finder.promising():
+        if finder.finished:
             break
-        found = _relaxed(problem, devices, best.lower_bound, incumbent, deadline)
-        if found is not None:
-            best = found
-            if report is not None:
-                report(best)
-    return best
+        finder.try_relaxation(devices)
+    return finder.best
 
 
-def _left(deadline: float | None) -> float:
-    """The seconds until the deadline."""
-    return math.inf if deadline is None else deadline - time.monotonic()
+class _Finder:
+    """The best certificate so far, and what was learned on the way."""
 
+    def __init__(
+        self, problem: Problem, incumbent: float | None, deadline: float | None, report: Report | None
+    ) -> None:
+        self.problem, self.incumbent, self.report = problem, incumbent, report
+        self.deadline = math.inf if deadline is None else deadline
+        self.clock, _ = prepared(problem)
+        self.goal = None if incumbent is None else self.clock.ticks(incumbent)
+        self.best = Certificate(lower_bound=0.0, name="critical path", proof="checked")
+        self.reached: dict[tuple[int, ...], int] = {}
+        """For every set of devices looked at, the value of some order, which its bound cannot exceed."""
+        self.limited: dict[tuple[int, int], Futures] = {}
 
-def _formulas(problem: Problem) -> Certificate:
-    """The best of the bounds that a formula gives."""
-    best = _certify(problem, bound.critical_path(problem), "critical path", {})
-    for device in range(problem.devices):
-        for name, formula in (("load", bound.load), ("memory", bound.memory)):
-            value = formula(problem, device)
-            if value > best.lower_bound:
-                best = _certify(problem, value, name, {"device": device})
-    return best
+    @property
+    def finished(self) -> bool:
+        met = self.incumbent is not None and self.best.gap(self.incumbent) == 0
+        return met or time.monotonic() >= self.deadline
 
+    def try_formulas(self) -> None:
+        """The bounds that a formula gives."""
+        self._offer(bound.critical_path(self.problem), "critical path", {})
+        for device in range(self.problem.devices):
+            for name, formula in bound.OF_A_DEVICE.items():
+                if not self.finished:
+                    self._offer(formula(self.problem, device), name, {"device": device})
 
-def _certify(problem: Problem, value: float, name: str, witness: dict[str, Any]) -> Certificate:
-    """A certificate that the checker confirms. Raises CertificateError when it does not."""
-    certificate = Certificate(lower_bound=value, name=name, proof="checked", witness=witness)
-    check(problem, certificate)
-    return certificate
+    def _offer(self, value: float, name: str, witness: dict[str, Any]) -> None:
+        """Take a bound that is better than the best one, when the checker confirms it."""
+        if value <= self.best.lower_bound:
+            return
+        certificate = Certificate(lower_bound=value, name=name, proof="checked", witness=witness)
+        try:
+            check(self.problem, certificate, deadline=None if math.isinf(self.deadline) else self.deadline)
+        except CertificateError:
+            return
+        self.best = certificate
+        if self.report is not None:
+            self.report(certificate)
 
+    def promising(self) -> Iterator[tuple[int, ...]]:
+        """Which devices to keep: each alone, then sets that grow from the best one, those with most to gain first."""
+        p = self.problem.devices
+        kept: tuple[int, ...] = ()
+        others = list(dict.fromkeys((0, p - 1, p // 2, *range(p))))
+        for count in range(1, most_kept(self.problem) + 1):
+            sets = [tuple(sorted((*kept, other))) for other in others if other not in kept]
+            if count > 1:
+                sets = sets[:: max(1, len(sets) // CANDIDATES)]
+                for devices in sets:
+                    if not self.finished:
+                        self._dive(devices)
+                sets.sort(key=lambda devices: -self.reached.get(devices, 0))
+            yield from sets
+            kept = max(sets, key=lambda devices: self.reached.get(devices, 0))
 
-def _kept(problem: Problem) -> Iterator[tuple[int, ...]]:
-    """Which devices to keep, the most promising first: one, then two, ..."""
-    p = problem.devices
-    ends = dict.fromkeys((0, p - 1, p // 2, *range(p)))
-    yield from ((device,) for device in ends)
-    for count in range(2, most_kept(problem) + 1):
-        yield from combinations(range(p), count)
+    def _dive(self, devices: tuple[int, ...]) -> None:
+        """Find some order of a relaxation quickly: the bound cannot be above its value."""
+        limit = 10**30 if self.goal is None else self.goal - 1
+        budget = Budget(LABELS, self.deadline)
+        try:
+            value = Walk(relax(self.problem, devices), limit, width=DIVE_WIDTH).optimum(budget)
+        except OutOfBudgetError:
+            return
+        self.reached[devices] = limit + 1 if value is None else value
 
+    def try_relaxation(self, devices: tuple[int, ...]) -> None:
+        """The bound of the relaxation that keeps these devices.
 
-def _relaxed(
-    problem: Problem, devices: tuple[int, ...], known: float, incumbent: float | None, deadline: float | None
-) -> Certificate | None:
-    """The bound of the relaxation that keeps these devices, where it is above the known one.
+        The limit on its value is raised step by step, so that what is refuted when the budget ends is a bound as well.
+        """
+        if devices not in self.reached:
+            self._dive(devices)
+        most = self.reached.get(devices)
+        known = value = self.clock.ticks(self.best.lower_bound)
+        if most is None or most <= known:
+            return
+        left = self.deadline - time.monotonic()
+        budget = Budget(LABELS, time.monotonic() + left / 2)
+        try:
+            for part in LIMITS:
+                limit = known + (most - known) // part - 1
+                if limit >= value:
+                    optimum = self._optimum(devices, limit, budget)
+                    if optimum is not None:
+                        value = self.reached[devices] = optimum
+                        break
+                    value = limit + 1
+        except OutOfBudgetError:
+            pass
+        self._offer(self.clock.time(value), "relaxation", {"devices": list(devices)})
 
-    The limit on the value is raised step by step, so that what is refuted when the budget ends is a bound as well.
-    """
-    relaxation = relax(problem, devices)
-    walk = Walk(relaxation)
-    goal = math.inf if incumbent is None else relaxation.ticks(incumbent)
-    value = start = relaxation.ticks(known)
-    # Checking takes about twice as long as finding.
-    budget = Budget(LABELS, None if deadline is None else time.monotonic() + _left(deadline) / 3)
-    step = max(1, value // FIRST_STEP)
-    try:
-        while value < goal:
-            limit = int(min(goal - 1, value + step))
-            optimum = walk.optimum(limit, budget)
-            if optimum is not None:
-                value = max(value, optimum)
-                break
-            value = limit + 1
-            step *= 4
-    except OutOfBudgetError:
-        pass
-    if value <= start:
-        return None
-    try:
-        return _certify(problem, relaxation.time(value), "relaxation", {"devices": list(devices)})
-    except CertificateError:
-        return None
+    def _optimum(self, devices: tuple[int, ...], limit: int, budget: Budget) -> int | None:
+        """The optimum of a relaxation, or None when it is above the limit."""
+        relaxation = relax(self.problem, devices)
+        left = {}
+        if len(devices) > 1:
+            for index, device in enumerate(devices):
+                if relaxation.measured[index]:
+                    if (device, limit) not in self.limited:
+                        self.limited[device, limit] = futures(relax(self.problem, (device,)), limit, budget)
+                    left[index] = self.limited[device, limit]
+        return Walk(relaxation, limit, left).optimum(budget)

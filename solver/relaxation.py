@@ -4,20 +4,26 @@ A state is how many of each operation the kept devices have begun; a label, the 
 reached: when each device is free, when each pending micro-batch arrives, and the value already unavoidable. Of two
 labels of a state the one that is nowhere later is enough. Operations are appended in the order of their starts, so
 clocks and arrivals can be raised to the latest start, which makes more labels equal.
+
+What is left from a state is bounded from below by `Futures`: the same walk, backwards, on each kept device alone.
 """
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import le
 
-from debubble.compiler.relaxation import Move, Relaxation
+from ..compiler.relaxation import NEVER, Counts, Move, Relaxation, mirror
 
 Label = tuple[int, ...]
-State = tuple[int, ...]
-NEVER = -(10**30)
+"""In this order: the value already unavoidable; the time each kept device is free; for every convoy of every slot, when
+it let the last micro-batch arrive; for every slot with convoys, the pending arrivals."""
+Futures = dict[Counts, int]
+"""For the counters of one kept device, the least time from when it is free to the end; others cannot be completed."""
 
 
 class OutOfBudgetError(Exception):
@@ -38,196 +44,236 @@ class Budget:
             raise OutOfBudgetError
 
 
-class _Node:
-    """A state, the labels that reached it, and where the pending arrivals of each slot stand in them."""
-
-    __slots__ = ("labels", "offsets", "rests", "state")
-
-    def __init__(self, walk: Walk, state: State) -> None:
-        self.state = state
-        self.labels: set[Label] = set()
-        self.rests = walk.rests(state)
-        self.offsets = walk.offsets(state)
-
-
 class Walk:
-    """One relaxation, made ready to be walked.
+    """One walk over a relaxation: labels whose value would be above `limit` are dropped.
 
-    A label holds, in this order: the value already unavoidable; the time each kept device is free; for every convoy of
-    every slot, when it let the last micro-batch arrive; for every slot with convoys, the pending arrivals.
+    With `fill`, states are skipped that leave a gap where a pending W fits: nothing is lost by doing it there, as it
+    needs nothing and only frees memory. With a `width`, only so many labels of each level go on: the optimum is then
+    that of some order, not of the best one.
     """
 
-    def __init__(self, relaxation: Relaxation) -> None:
-        self.relaxation = relaxation
-        slots = relaxation.slots
+    def __init__(
+        self,
+        relaxation: Relaxation,
+        limit: int,
+        futures: dict[int, Futures] | None = None,
+        *,
+        fill: bool = True,
+        width: int | None = None,
+    ) -> None:
+        self.relaxation, self.limit, self.fill, self.width = relaxation, limit, fill, width
+        self.futures = [(device, relaxation.part(device), known) for device, known in (futures or {}).items()]
         self.devices = len(relaxation.devices)
-        self.lagged = [index for index, slot in enumerate(slots) if slot.convoys]
+        self.lagged = [index for index, slot in enumerate(relaxation.slots) if slot.convoys]
         self.first_convoy: dict[int, int] = {}
         self.fixed = 1 + self.devices
         for index in self.lagged:
             self.first_convoy[index] = self.fixed
-            self.fixed += len(slots[index].convoys)
-        self.least = [min(move.duration for move in relaxation.moves if i in move.slots) for i in range(len(slots))]
+            self.fixed += len(relaxation.slots[index].convoys)
 
-    def offsets(self, state: State) -> list[int]:
-        """For every slot with convoys (else 0), the place of its first pending arrival in a label; then the end."""
-        place = self.fixed
-        offsets = [0] * len(self.relaxation.slots)
-        for index in self.lagged:
-            offsets[index] = place
-            place += state[self.relaxation.slots[index].previous] - state[index]
-        return [*offsets, place]
+    def optimum(self, budget: Budget) -> int | None:
+        """The least value of the relaxation, or None when it is above the limit. Raises OutOfBudgetError."""
+        final = self.relaxation.final
+        return next((labels[0][0] for counts, labels in self.states(budget) if counts == final), None)
 
-    def rests(self, state: State) -> list[int]:
-        """For each kept device, the least time from its clock to the end of the schedule.
+    def states(self, budget: Budget) -> Iterator[tuple[Counts, list[Label]]]:
+        """Every state that can be reached, with its undominated labels, ascending. Raises OutOfBudgetError."""
+        final = self.relaxation.final
+        first = _Node(self, (0,) * len(final))
+        if not first.possible:
+            return
+        first.labels.add((max(0, *first.rests), *[0] * (self.fixed - 1)))
+        levels: defaultdict[int, dict[Counts, _Node]] = defaultdict(dict)
+        levels[0][first.counts] = first
+        for level in range(sum(final) + 1):
+            for node, labels in self._level(levels.pop(level, {})):
+                yield node.counts, labels
+                self._expand(node, labels, levels, level, budget)
 
-        All its work that is left; or what has to pass the slots up to one on a route, and the tail of the last there.
-        The clock of a device with nothing left only says when others began: then a time far in the past.
-        """
-        slots, microbatches, n = self.relaxation.slots, self.relaxation.microbatches, len(self.relaxation.slots)
-        loads, rests, before = [0] * self.devices, [NEVER] * self.devices, [0] * self.devices
-        for index, slot in enumerate(slots):
-            left, device = microbatches[index] - state[index], slot.device
-            if slot.previous < 0:
-                before = [0] * self.devices
-            loads[device] += left * slot.whole
-            if slot.kind == "B":
-                loads[device] += (state[index] - state[n + index]) * slot.weight
-            if left:
-                before[device] += left * slot.share
-                rests[device] = max(rests[device], before[device] + slot.tails[-1])
-        return [
-            max(load, rest) if load and measured else rest
-            for load, rest, measured in zip(loads, rests, self.relaxation.measured, strict=True)
+    def _level(self, nodes: dict[Counts, _Node]) -> Iterator[tuple[_Node, list[Label]]]:
+        """The labels of one level to go on with, by state."""
+        if self.width is None:
+            for node in nodes.values():
+                labels = undominated(node.labels)
+                if labels:
+                    yield node, labels
+            return
+        stop = 1 + self.devices
+        entries = [
+            (label[0], sum(label[1:stop]), label, counts) for counts, node in nodes.items() for label in node.labels
         ]
-
-    def optimum(self, limit: int, budget: Budget) -> int | None:
-        """The least value of the relaxation, or None when it is above `limit`. Raises OutOfBudgetError."""
-        relaxation = self.relaxation
-        first = _Node(self, (0,) * (2 * len(relaxation.slots)))
-        value = max(0, *first.rests)
-        if value > limit:
-            return None
-        first.labels.add((value, *[0] * (self.fixed - 1)))
-        levels: defaultdict[int, dict[State, _Node]] = defaultdict(dict)
-        levels[0][first.state] = first
-        final = relaxation.final
-        for level in range(sum(final)):
-            for node in levels.pop(level, {}).values():
-                self._expand(node, levels, level, limit, budget)
-        goal = levels[sum(final)].get(final)
-        return min((label[0] for label in goal.labels), default=None) if goal else None
+        chosen: defaultdict[Counts, list[Label]] = defaultdict(list)
+        for _, _, label, counts in heapq.nsmallest(self.width, entries):
+            chosen[counts].append(label)
+        for counts, labels in chosen.items():
+            yield nodes[counts], labels
 
     def _expand(
-        self, node: _Node, levels: defaultdict[int, dict[State, _Node]], level: int, limit: int, budget: Budget
+        self,
+        node: _Node,
+        labels: list[Label],
+        levels: defaultdict[int, dict[Counts, _Node]],
+        level: int,
+        budget: Budget,
     ) -> None:
-        """Append every possible move to every undominated label of a state."""
-        labels = undominated(node.labels)
-        state, n = node.state, len(self.relaxation.slots)
-        moves = self.relaxation.moves_from(state)
+        """Append every possible move to every label of a state."""
+        moves = self.relaxation.moves_from(node.counts)
         budget.spend(len(labels) * len(moves))
-        # Nothing is lost by doing a W in a gap that it fits: it needs nothing, and only frees memory.
-        filler = [
-            min((m.duration for m in moves if m.device == device and m.weight_of >= 0), default=limit + 1)
-            for device in range(self.devices)
-        ]
         for move in moves:
-            counts = list(state)
+            following = list(node.counts)
             for counter in move.counters:
-                counts[counter] += 1
-            target = tuple(counts)
+                following[counter] += 1
+            counts = tuple(following)
             bucket = levels[level + len(move.counters)]
-            reached = bucket.get(target)
+            reached = bucket.get(counts)
             if reached is None:
-                reached = _Node(self, target)
-                bucket[target] = reached
-            fits = limit + 1 if move.weight_of >= 0 else filler[move.device]
-            for label in labels:
-                following = self._append(node, label, move, reached, fits, limit)
-                if following is not None:
-                    reached.labels.add(following)
-            if not reached.labels:
-                del bucket[target]
+                reached = bucket[counts] = _Node(self, counts)
+            if reached.possible:
+                fillers = (m.duration for m in moves if self.fill and m.device == move.device and m.weight_of >= 0)
+                gap = self.limit + 1 if move.weight_of >= 0 else min(fillers, default=self.limit + 1)
+                _Step(self, node, reached, move, gap).append(labels)
 
-    def _append(self, node: _Node, label: Label, move: Move, reached: _Node, fits: int, limit: int) -> Label | None:
-        """The label after a move, or None when it leads above the limit or leaves a gap that a W fits."""
-        slots, device = self.relaxation.slots, move.device
-        clock = label[1 + device]
-        start = clock
-        for index in move.slots:
-            slot = slots[index]
-            if slot.convoys:
-                start = max(start, label[node.offsets[index]])
-            elif slot.heads:
-                start = max(start, slot.heads[node.state[index]])
-        if start - clock >= fits:
-            return None
-        end = start + move.duration
-        after = list(label)
-        value = max(label[0], end) if self.relaxation.measured[device] else label[0]
-        for index in move.slots:
-            rank = node.state[index]
-            value = max(value, end + slots[index].tails[rank])
-        # Insert and remove pending arrivals from the back, so that places stay true.
-        edits: list[tuple[int, int, int]] = []
-        for index in move.slots:
-            if slots[index].convoys:
-                edits.append((node.offsets[index], 0, 0))
-            successor = self.relaxation.successors[index]
-            if successor >= 0 and slots[successor].convoys:
-                place = self.first_convoy[successor]
-                arrival = 0
-                for offset, rate in slots[successor].convoys:
-                    after[place] = max(after[place] + rate, end + offset)
-                    arrival = max(arrival, after[place])
-                    place += 1
-                value = max(value, arrival + self.least[successor] + slots[successor].tails[node.state[index]])
-                pending = node.state[index] - node.state[successor]
-                edits.append((node.offsets[successor] + pending, 1, arrival))
-        if value > limit:
-            return None
-        for place, insert, arrival in sorted(edits, reverse=True):
-            if insert:
-                after.insert(place, arrival)
-            else:
-                del after[place]
-        for other in range(self.devices):
-            after[1 + other] = end if other == device else max(after[1 + other], start)
-            value = max(value, after[1 + other] + reached.rests[other])
-        if value > limit:
-            return None
-        after[0] = value
-        self._raise(after, reached)
-        return tuple(after)
 
-    def _raise(self, label: list[int], node: _Node) -> None:
-        """Raise times that cannot matter before the clocks: pending arrivals, and what convoys allow."""
-        relaxation = self.relaxation
-        for index in self.lagged:
+class _Node:
+    """A state, the labels that reached it, and where things stand in them."""
+
+    __slots__ = ("counts", "labels", "offsets", "possible", "raises", "resets", "rests")
+
+    def __init__(self, walk: Walk, counts: Counts) -> None:
+        relaxation = walk.relaxation
+        self.counts = counts
+        self.labels: set[Label] = set()
+        self.rests = relaxation.rests(counts)
+        for device, part, known in walk.futures:
+            if self.rests[device] == NEVER:
+                continue
+            self.rests[device] = max(self.rests[device], known.get(tuple([counts[i] for i in part]), walk.limit + 1))
+        self.possible = max(self.rests) <= walk.limit
+        self.offsets: dict[int, int] = {}
+        """For each slot with convoys, the place of its first pending arrival."""
+        self.raises: list[tuple[int, int, int, int]] = []
+        """For each slot with pending arrivals: the place of the first, after the last, of the clock; the least time
+        between two."""
+        self.resets: list[tuple[int, int, int]] = []
+        """For each convoy its place, the place of the clock before it, and what it is at least after that."""
+        place = walk.fixed
+        for index in walk.lagged:
             slot = relaxation.slots[index]
             previous = slot.previous
-            pending = node.state[previous] - node.state[index]
-            floor, least = label[1 + slot.device], self.least[index]
-            place = node.offsets[index]
-            for place in range(place, place + pending):
-                if label[place] >= floor:
-                    floor = label[place]
-                label[place] = floor
-                floor += least
-            place = self.first_convoy[index]
-            if node.state[previous] == relaxation.microbatches[previous]:
-                for place in range(place, place + len(slot.convoys)):
-                    label[place] = 0
-            else:
-                soonest = label[1 + relaxation.slots[previous].device] + self.least[previous]
-                for place, (offset, rate) in enumerate(slot.convoys, place):
-                    label[place] = max(label[place], soonest + offset - rate)
+            end = place + counts[previous] - counts[index]
+            self.offsets[index] = place
+            if end > place:
+                self.raises.append((place, end, 1 + slot.device, relaxation.shortest[index]))
+            place = end
+            over = counts[previous] == relaxation.microbatches[previous]
+            clock, least = 1 + relaxation.slots[previous].device, relaxation.shortest[previous]
+            for convoy, (offset, rate) in enumerate(slot.convoys, walk.first_convoy[index]):
+                self.resets.append((convoy, 0, 0) if over else (convoy, clock, least + offset - rate))
+
+
+class _Step:
+    """One move from one state, with everything that is the same for all labels of the state."""
+
+    def __init__(self, walk: Walk, node: _Node, reached: _Node, move: Move, gap: int) -> None:
+        slots, successors = walk.relaxation.slots, walk.relaxation.successors
+        self.walk, self.reached, self.move, self.gap = walk, reached, move, gap
+        ranks = [(slots[i], node.counts[i], i) for i in move.slots]
+        self.clock = 1 + move.device
+        self.arrivals = [node.offsets[i] for slot, _, i in ranks if slot.convoys]
+        self.head = max((slot.heads[rank] for slot, rank, _ in ranks if slot.heads), default=0)
+        self.tail = max((slot.tails[rank] for slot, rank, _ in ranks), default=NEVER)
+        if walk.relaxation.measured[move.device]:
+            self.tail = max(self.tail, 0)
+        # What is handed on: the convoys' places, where the arrival is put, and the least time from it to the end.
+        self.handed = [
+            (
+                list(enumerate(slots[j].convoys, walk.first_convoy[j])),
+                node.offsets[j] + rank - node.counts[j],
+                walk.relaxation.shortest[j] + slots[j].tails[rank],
+            )
+            for _, rank, i in ranks
+            if (j := successors[i]) >= 0 and slots[j].convoys
+        ]
+        self.edits = len(self.arrivals) + len(self.handed)
+
+    def append(self, labels: list[Label]) -> None:
+        """Put the labels after the move to the state reached, but for those above the limit."""
+        reached, clock, gap, limit = self.reached, self.clock, self.gap, self.walk.limit
+        duration, devices = self.move.duration, range(1, 1 + self.walk.devices)
+        for label in labels:
+            start = max(label[clock], self.head)
+            for place in self.arrivals:
+                if label[place] > start:
+                    start = label[place]
+            if start - label[clock] >= gap:
+                continue
+            end = start + duration
+            value = max(label[0], end + self.tail)
+            if value > limit:
+                continue
+            after = list(label)
+            edits: list[tuple[int, int]] = [(place, NEVER) for place in self.arrivals]
+            for convoys, place, rest in self.handed:
+                arrival = 0
+                for convoy, (offset, rate) in convoys:
+                    after[convoy] = let = max(after[convoy] + rate, end + offset)
+                    arrival = max(arrival, let)
+                value = max(value, arrival + rest)
+                edits.append((place, arrival))
+            # From the back, so that places stay true.
+            for place, arrival in edits if self.edits < 2 else sorted(edits, reverse=True):
+                if arrival == NEVER:
+                    del after[place]
+                else:
+                    after.insert(place, arrival)
+            for other in devices:
+                if after[other] < start:
+                    after[other] = start
+            after[clock] = end
+            for other, rest in zip(devices, reached.rests, strict=True):
+                if after[other] + rest > value:
+                    value = after[other] + rest
+            if value > limit:
+                continue
+            after[0] = value
+            for place, stop, own, least in reached.raises:
+                floor = after[own]
+                for pending in range(place, stop):
+                    if after[pending] > floor:
+                        floor = after[pending]
+                    else:
+                        after[pending] = floor
+                    floor += least
+            for convoy, before, least in reached.resets:
+                if not before:
+                    after[convoy] = 0
+                elif after[before] + least > after[convoy]:
+                    after[convoy] = after[before] + least
+            reached.labels.add(tuple(after))
 
 
 def undominated(labels: set[Label]) -> list[Label]:
-    """The labels than which no other is nowhere later."""
+    """The labels than which no other is nowhere later, ascending."""
     kept: list[Label] = []
     for label in sorted(labels):
         if not any(all(map(le, other, label)) for other in kept):
             kept.append(label)
     return kept
+
+
+def futures(relaxation: Relaxation, limit: int, budget: Budget) -> Futures:
+    """What is left at least from every state that a single kept device can reach and complete within the limit.
+
+    A walk forwards says how early each state is reached, which is what is left of the walk backwards.
+    Raises OutOfBudgetError.
+    """
+    turned = mirror(relaxation)
+    forwards = Walk(relaxation, limit, fill=False)
+    passed = {turned.turned(counts): _soonest(labels) for counts, labels in forwards.states(budget)}
+    backwards = Walk(turned, limit, {0: passed})
+    return {turned.seen(counts): _soonest(labels) for counts, labels in backwards.states(budget)}
+
+
+def _soonest(labels: list[Label]) -> int:
+    """The earliest time at which the first kept device is free."""
+    return min(label[1] for label in labels)
