@@ -4,6 +4,7 @@
     Workload        a model, its data and its loss, as `debubble run` takes them
     run             trains a workload on local processes, or as a rank of torchrun or SLURM
     RunResult       what that gave
+    Trace           what the ranks did and when, as a part of it
 
 torch is imported when one of the first two is asked for.
 """
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from .job import RunResult
 from .launch import run
+from .trace import Trace
 
 if TYPE_CHECKING:
     from .pipeline import Pipeline
     from .workload import Workload
 
-__all__ = ["Pipeline", "RunResult", "Workload", "run"]
+__all__ = ["Pipeline", "RunResult", "Trace", "Workload", "run"]
 
 
 def __getattr__(name: str) -> Any:

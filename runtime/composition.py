@@ -43,6 +43,6 @@ def check_composition(stages: Mapping[int, nn.Module], *, copied: bool) -> None:
             raise InputError(f"stage {stage} has distributed parameters that are not fully_shard's")
         if spread and copied:
             raise InputError(
-                f"stage {stage} is sharded by fully_shard, which does not compose with data_parallel, with tied weights "
-                "or with a bidirectional plan"
+                f"stage {stage} is sharded by fully_shard, which does not compose with data_parallel, tied weights "
+                "or a bidirectional plan"
             )

@@ -6,19 +6,25 @@ from typing import Any
 
 import msgspec
 
+from .trace import Trace
+
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5, "bfloat16": 5e-2, "float16": 1e-2}
 """By the least precise dtype of the parameters, the relative error of the gradients that `--check` lets pass."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Train `model` (FILE.py:FUNCTION) for some steps of `plan` (a file); waits end after `timeout` seconds."""
+    """Train `model` (FILE.py:FUNCTION) for some steps of `plan` (a file); waits end after `timeout` seconds.
+
+    Without a model the plan is emulated. `trace` asks for a record of the last step.
+    """
 
     plan: str
-    model: str
+    model: str | None
     steps: int
     check: bool
     seed: int
     timeout: float
+    trace: bool
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +40,8 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `gradient_error` is the largest relative error of a gradient against a single-process run, where that was asked
     for; `ok` says that it, and the loss's, are within the tolerance. `predicted_step` is the plan's makespan in the
-    time unit of its profile. On a CPU `peak_memory` counts the tensors that autograd holds for micro-batches.
+    time unit of its profile, and `unit_seconds` what one unit takes, where that is known. On a CPU `peak_memory` counts
+    the tensors that autograd holds for micro-batches. `trace` is a record of the last step, where one was asked for.
     """
 
     ok: bool
@@ -43,7 +50,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     gradient_error: float | None
     predicted_step: float
     peak_memory: list[int]
+    unit_seconds: float | None = None
+    trace: Trace | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The keys that `debubble run --json` prints."""
-        return {field: getattr(self, field) for field in self.__struct_fields__}
+        return {field: getattr(self, field) for field in self.__struct_fields__ if field != "trace"}

@@ -33,28 +33,45 @@ POLL = 0.05
 
 def run(
     plan: Plan,
-    model: str,
+    model: str | None = None,
     *,
     steps: int = 1,
     check: bool = False,
     seed: int = 0,
     timeout: float = 300.0,
+    emulate: bool = False,
+    trace: bool = False,
 ) -> RunResult | None:
-    """Train the workload that `model` (FILE.py:FUNCTION) names for some steps of the plan.
+    """Train the workload that `model` (FILE.py:FUNCTION) names for some steps of the plan, or emulate its compute.
 
     Starts one process per device on this machine, on GPUs where there are enough, else on CPUs. In the environment of
     torchrun or of a SLURM step it runs as the rank that it is given there, and the result is None on ranks other
-    than 0. With `check`, losses and gradients are compared with a single-process run. When a rank fails, or none gets
+    than 0. With `check`, losses and gradients are compared with a single-process run; with `trace`, the last step is
+    recorded. With `emulate`, processes wait for as long as the profile says that an operation or a transfer takes (one
+    unit of time is a unit whose name is known, else what makes the shortest operation last 20 ms), and exchange
+    messages of the profile's sizes; no model is needed. When a rank fails, or none gets
     on for `timeout` seconds, every process is ended.
     Raises InputError for what cannot be run, RunError that names rank and instruction when an execution failed.
     """
     if steps < 1:
         raise InputError(f"the number of steps must be at least 1, not {steps}", code="bad-number")
+    if emulate and check:
+        raise InputError("an emulation computes nothing that could be checked")
+    if not emulate and model is None:
+        raise InputError("a run needs a model", hint="FILE.py:FUNCTION; without one a plan can be emulated")
     rank = rank_from_environment()
     with tempfile.TemporaryDirectory(prefix="debubble-") as directory:
         place = Path(directory)
         plan.save(place / "plan.json")
-        job = Job(plan=str(place / "plan.json"), model=model, steps=steps, check=check, seed=seed, timeout=timeout)
+        job = Job(
+            plan=str(place / "plan.json"),
+            model=None if emulate else model,
+            steps=steps,
+            check=check,
+            seed=seed,
+            timeout=timeout,
+            trace=trace,
+        )
         if rank is not None:
             from .worker import train  # imports torch, which local processes do on their own
 

@@ -7,6 +7,7 @@ here decides what comes first.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -25,6 +26,7 @@ from .memory import HeldMemory
 from .microbatch import Tensors, cut, seeded, shares
 from .progress import OUTSIDE, Progress, describe
 from .stage import Stage
+from .trace import Event
 from .transport import Transport
 
 Keywords: TypeAlias = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
@@ -37,8 +39,9 @@ Program: TypeAlias = Sequence[tuple[int, Callable[[Any], None], Instruction]]
 class Pipeline:
     """Trains the stages of this rank as the plan says.
 
-    `stages` are this rank's modules by stage number, `loss_fn(output, target)` is the mean loss of a micro-batch.
-    Devices are ranks of `group` (None: the default group; a plan of one device needs none).
+    `stages` are this rank's modules by stage number (or `Stage`s, to execute them in another way), and
+    `loss_fn(output, target)` is the mean loss of a micro-batch. Devices are ranks of `group` (None: the default group;
+    a plan of one device needs none).
 
     seed: every forward draws its random numbers (dropout) from a generator of its own, made from this number, the step,
         the stage and the micro-batch, so that they do not depend on the order of execution.
@@ -54,7 +57,7 @@ class Pipeline:
     def __init__(
         self,
         plan: Plan,
-        stages: Mapping[int, nn.Module],
+        stages: Mapping[int, nn.Module | Stage],
         loss_fn: Callable[[Any, Any], torch.Tensor],
         group: dist.ProcessGroup | None = None,
         *,
@@ -69,21 +72,26 @@ class Pipeline:
             raise InputError(
                 f"the plan is for {problem.devices} devices, but there are {ranks} ranks", code="rank-count"
             )
+        modules = {number: stage.module if isinstance(stage, Stage) else stage for number, stage in stages.items()}
         copied = bool(ties) or data_parallel is not None or problem.placement.bidirectional
-        check_composition(stages, copied=copied)
+        check_composition(modules, copied=copied)
         self.plan = plan
         self.losses: dict[int, torch.Tensor] = {}
         """The losses of the last step by micro-batch, of those whose last stage is on this rank."""
+        self.events: list[Event] | None = None
+        """Where it is set, every instruction is recorded here, and on a GPU waited for."""
         self._m = problem.microbatches
         self._last = problem.stages - 1
         self._seed = seed
         self._stages = {
-            number: Stage(number, module, loss_fn if number == self._last else None)
-            for number, module in stages.items()
+            number: stage
+            if isinstance(stage, Stage)
+            else Stage(number, stage, loss_fn if number == self._last else None)
+            for number, stage in stages.items()
         }
-        self.transport = Transport(group, channels(plan, ties), _device(stages.values()))
+        self.transport = Transport(group, channels(plan, ties), _device(modules.values()))
         self.rank = self.transport.rank
-        self._copies = Copies(plan, stages, ties, data_parallel, self.transport)
+        self._copies = Copies(plan, modules, ties, data_parallel, self.transport)
         self._ready = False
         self._steps = 0
         self._progress: Progress = [0, OUTSIDE] if progress is None else progress
@@ -136,6 +144,14 @@ class Pipeline:
         self._progress[0] = self._steps
         return loss
 
+    def prepare(self, inputs: Any = None, targets: Any = None, *, keywords: Keywords | None = None) -> None:
+        """Do now what the first step would do first: compare the ranks, learn the shapes, and allocate the buffers.
+
+        After a change of shapes all ranks must call it again.
+        """
+        self._ready = False
+        self._begin(inputs, targets, None, keywords)
+
     @torch.no_grad()
     def evaluate(
         self,
@@ -177,7 +193,10 @@ class Pipeline:
         try:
             for number, execute, instruction in program:
                 progress[1] = number
-                execute(instruction)
+                if self.events is None:
+                    execute(instruction)
+                else:
+                    self._record(number, execute, instruction)
             progress[1] = len(self._program)
             if torch.is_grad_enabled():
                 self._copies.finish()
@@ -189,6 +208,15 @@ class Pipeline:
             raise RunError(f"{place}: {_described(error)}") from error
         progress[1] = OUTSIDE
         return loss
+
+    def _record(self, number: int, execute: Callable[[Any], None], instruction: Instruction) -> None:
+        """Execute one instruction and note when it began and ended; on a GPU, when its work did."""
+        assert self.events is not None
+        start = time.monotonic()
+        execute(instruction)
+        if self.transport.device.type == "cuda":
+            torch.cuda.synchronize(self.transport.device)
+        self.events.append((number, start, time.monotonic()))
 
     def count_memory(self, memory: HeldMemory | None) -> None:
         """Count what micro-batches hold from the next step on, or stop counting. It costs time."""

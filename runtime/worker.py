@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import torch
@@ -23,14 +24,18 @@ from torch import nn
 
 from ..compiler.errors import DebubbleError, InputError
 from ..compiler.plan import Plan
+from .emulation import EmulatedStage, emulated_unit, unit_seconds
 from .job import TOLERANCES, Failure, Job, RunResult
 from .memory import HeldMemory
 from .pipeline import Pipeline
 from .progress import Progress
 from .ranks import Rank
 from .reference import Reference, gradients, relative_error
+from .trace import Trace
 from .transport import TransferError
 from .workload import Workload, load_workload
+
+T = TypeVar("T")
 
 PATIENCE = 30.0
 """Seconds that a wait lasts beyond the job's timeout: the launcher, which knows who is stuck, should speak first."""
@@ -41,8 +46,10 @@ def train(job: Job, rank: Rank, progress: Progress | None = None) -> RunResult |
     plan = Plan.load(job.plan)
     if rank.world != plan.problem.devices:
         raise InputError(f"the plan is for {plan.problem.devices} devices, but there are {rank.world} ranks")
-    workload = load_workload(job.model)
+    workload = None if job.model is None else load_workload(job.model)
     with _process_group(rank, job.timeout + PATIENCE) as device:
+        if workload is None:
+            return _emulate(job, plan, rank, progress)
         return _train(job, plan, workload, rank, device, progress)
 
 
@@ -88,7 +95,10 @@ def _train(
         inputs, targets = (_moved(part, device) for part in workload.data(step, m, seed=job.seed))
         for parameter in parameters:
             parameter.grad = None
-        pipeline.count_memory(memory if step == 0 else None)  # it costs time, as the first step's handshake does
+        if step == 0:
+            pipeline.prepare(inputs, targets)
+        pipeline.count_memory(memory if step == 0 else None)  # it costs time, and the first step is slow anyway
+        pipeline.events = [] if job.trace and step == job.steps - 1 else None
         start = time.perf_counter()
         losses.append(float(pipeline.step(inputs, targets, update=optimizer.step if optimizer else None)))
         seconds.append(time.perf_counter() - start)
@@ -100,9 +110,9 @@ def _train(
                 tolerance = _tolerance(reference.modules)
                 ok = ok and error <= tolerance and abs(losses[-1] - expected) <= tolerance * max(abs(expected), 1e-30)
                 reference.update()
-    peaks = [0] * problem.devices
-    own = memory.peak if memory is not None else torch.cuda.max_memory_allocated(device)
-    dist.all_gather_object(peaks, own)
+    peak = memory.peak if memory is not None else torch.cuda.max_memory_allocated(device)
+    peaks = _gathered(peak, problem.devices)
+    trace = _trace(plan, pipeline, unit_seconds(plan))
     if rank.rank != 0:
         return None
     return RunResult(
@@ -112,7 +122,52 @@ def _train(
         gradient_error=error if job.check else None,
         predicted_step=plan.timeline.makespan,
         peak_memory=peaks,
+        unit_seconds=unit_seconds(plan),
+        trace=trace,
     )
+
+
+def _emulate(job: Job, plan: Plan, rank: Rank, progress: Progress | None) -> RunResult | None:
+    """Run with timed waits in place of compute."""
+    unit = emulated_unit(plan)
+    stages = {s: EmulatedStage(s, plan, rank.rank, unit) for s in plan.problem.placement.copies[rank.rank]}
+    pipeline = Pipeline(plan, stages, lambda output, target: output, progress=progress)
+    nothing = torch.zeros(plan.problem.microbatches)
+    pipeline.prepare(nothing, nothing)
+    seconds = []
+    for step in range(job.steps):
+        pipeline.events = [] if job.trace and step == job.steps - 1 else None
+        dist.barrier()
+        start = time.perf_counter()
+        pipeline.step(nothing, nothing)
+        seconds.append(time.perf_counter() - start)
+    trace = _trace(plan, pipeline, unit)
+    if rank.rank != 0:
+        return None
+    return RunResult(
+        ok=True,
+        losses=[],
+        step_seconds=seconds,
+        gradient_error=None,
+        predicted_step=plan.timeline.makespan,
+        peak_memory=[0] * plan.problem.devices,
+        unit_seconds=unit,
+        trace=trace,
+    )
+
+
+def _trace(plan: Plan, pipeline: Pipeline, unit: float | None) -> Trace | None:
+    """What all ranks recorded, where they did."""
+    if pipeline.events is None:
+        return None
+    return Trace.of(plan, _gathered(pipeline.events, plan.problem.devices), unit)
+
+
+def _gathered(own: T, ranks: int) -> list[T]:
+    """What every rank has, on every rank."""
+    found: list[T] = [own] * ranks
+    dist.all_gather_object(found, own)
+    return found
 
 
 def _gradient_error(plan: Plan, modules: dict[int, nn.Module], reference: Reference | None, rank: int) -> float:

@@ -1,0 +1,90 @@
+"""Emulated runs: real processes and messages, timed waits for compute."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+from debubble.compiler.errors import InputError
+from debubble.compiler.named import named_schedule
+from debubble.compiler.plan import Plan
+from debubble.compiler.profile import Link
+from debubble.runtime import RunResult, run
+from debubble.runtime.emulation import emulated_unit
+from training import named_plan, plan_of, problem_of
+
+
+def _with_unit(name: str, unit: str) -> Plan:
+    """A short plan with a matrix of costs in a known unit, and values of 1000 bytes."""
+    problem = problem_of(3, 4, place="bidirectional" if name == "chimera" else "linear")
+    stages = tuple(msgspec.structs.replace(stage, output_bytes=1000) for stage in problem.profile.stages)
+    link = Link(latency=1, bandwidth=500)
+    profile = msgspec.structs.replace(problem.profile, stages=stages, comm=link, time_unit=unit)
+    problem = dataclasses.replace(problem, profile=profile)
+    return plan_of(problem, named_schedule(name, problem))
+
+
+@pytest.fixture(scope="module")
+def emulated() -> tuple[Plan, RunResult]:
+    """Two steps of a plan in milliseconds, the second one recorded."""
+    plan = _with_unit("zb-h1", "ms")
+    result = run(plan, emulate=True, steps=2, trace=True)
+    assert result is not None
+    return plan, result
+
+
+def test_no_step_is_faster_than_planned(emulated: tuple[Plan, RunResult]) -> None:
+    """Operations and transfers take at least what the profile says, so the makespan is a bound."""
+    plan, result = emulated
+    assert result.unit_seconds == 1e-3
+    assert len(result.step_seconds) == 2
+    assert min(result.step_seconds) >= 1e-3 * plan.timeline.makespan
+
+
+def test_every_step_is_recorded(emulated: tuple[Plan, RunResult]) -> None:
+    """The trace holds every instruction of every rank, in its order."""
+    plan, result = emulated
+    assert result.trace is not None
+    for stream, events in zip(plan.streams, result.trace.events, strict=True):
+        assert [number for number, _, _ in events] == list(range(len(stream)))
+
+
+def test_no_operation_is_faster_than_planned(emulated: tuple[Plan, RunResult]) -> None:
+    """Each lasts at least its duration."""
+    plan, result = emulated
+    assert result.trace is not None
+    measured = result.trace.timeline(plan)
+    for device, order in enumerate(plan.schedule.orders):
+        for step, start, end in zip(order, measured.starts[device], measured.ends[device], strict=True):
+            assert end - start >= plan.problem.duration(step)
+
+
+def test_the_json_leaves_the_trace_out(emulated: tuple[Plan, RunResult]) -> None:
+    """What `--json` prints are numbers."""
+    assert "trace" not in emulated[1].as_json()
+
+
+def test_both_directions() -> None:
+    """A bidirectional plan is emulated too."""
+    plan = _with_unit("chimera", "ms")
+    result = run(plan, emulate=True)
+    assert result is not None
+    assert min(result.step_seconds) >= 1e-3 * plan.timeline.makespan
+
+
+def test_an_unknown_unit_makes_the_shortest_operation_twenty_milliseconds() -> None:
+    """W takes 8 units, the least of all."""
+    assert emulated_unit(named_plan("zb-h1", 4, 4)) == pytest.approx(0.02 / 8)
+
+
+def test_an_emulation_cannot_be_checked() -> None:
+    """There are no gradients to compare."""
+    with pytest.raises(InputError, match="nothing that could be checked"):
+        run(named_plan("1f1b", 2, 2), emulate=True, check=True)
+
+
+def test_a_run_needs_a_model() -> None:
+    """Without one it must be an emulation."""
+    with pytest.raises(InputError, match="a run needs a model"):
+        run(named_plan("1f1b", 2, 2))
