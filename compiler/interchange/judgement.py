@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import files
+from .. import advice, files
 from .. import plan as plans
 from ..diagnostic import Diagnostic, Report
 from ..errors import InputError
@@ -179,7 +179,7 @@ def _judge(
         errors = [read.locate(diagnostic, in_streams=in_streams) for diagnostic in report.errors]
         known = {(error.code, error.line, error.column) for error in located.errors}
         fresh = [error for error in errors if (error.code, error.line, error.column) not in known or not in_streams]
-        warnings = [read.locate(diagnostic) for diagnostic in report.warnings]
+        warnings = [read.locate(diagnostic, in_streams=in_streams) for diagnostic in report.warnings]
         located.merge(Report(fresh, warnings, report.counts if fresh or warnings else Counter()))
 
     located.merge(read.report)
@@ -195,6 +195,12 @@ def _judge(
         if read.streams is not None:
             take(verify_streams(problem, read.streams, transfers=transfers, spell=spell), in_streams=True)
         timeline = execution and Timeline(problem, schedule, execution)
+        if located.valid and timeline is not None:
+            take(_advice(timeline, profile))
+            if read.streams is not None:
+                late_or_early = Report()
+                advice.receives(problem, timeline.execution, read.streams, late_or_early, spell)
+                take(late_or_early, in_streams=True)
     numbers = {diagnostic.line for diagnostic in located.errors + located.warnings}
     return Judgement(
         read.source,
@@ -209,6 +215,14 @@ def _judge(
         transfers=None if read.streams is None else transfers,
         excerpts=read.excerpts(numbers),
     )
+
+
+def _advice(timeline: Timeline, profile: Profile | None) -> Report:
+    report = Report()
+    if profile is not None:
+        advice.doubt(profile, report)
+    advice.idle(timeline, report)
+    return report
 
 
 def _judge_plan(
