@@ -97,7 +97,7 @@ def turnaround(problem: Problem, device: int) -> float:
     m, space = relaxation.microbatches[0], relaxation.rooms[0]
     taken, left = relaxation.changes[0], relaxation.changes[0] + relaxation.changes[1]
     lag = max((offset for offset, _ in backward.convoys), default=0)
-    fits = m if taken <= 0 else min(m, int(space / taken))
+    fits = _fitting(space, taken, m)
     if fits < 1:
         return 0.0
     value = (forward.heads[0] if forward.heads else 0) + forward.share + lag
@@ -105,11 +105,15 @@ def turnaround(problem: Problem, device: int) -> float:
     if fits < m:
         fill = 0
         for coming in range(1, fits + 1):
-            over = space - coming * taken
-            pending = min(m - coming, int(over / left)) if left * m > over else m - coming
+            pending = _fitting(space - coming * taken, left, m - coming)
             fill = max(fill, (coming - 1) * backward.whole + pending * backward.weight)
         value += max(0, lag - fill)
     return prepared(problem)[0].time(value)
+
+
+def _fitting(space: float, each: float, most: int) -> int:
+    """How many of at most `most` things fit."""
+    return most if each * most <= space else int(space / each)
 
 
 def _factor_sums(problem: Problem) -> list[Fraction]:
