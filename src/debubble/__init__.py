@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from .api import compile, lower, verify
     from .compiler.certificate import Certificate
     from .compiler.diagnostic import Diagnostic
-    from .compiler.errors import DebubbleError, InfeasibleError, InputError, InvalidScheduleError, RunError
+    from .compiler.errors import (
+        CertificateError,
+        DebubbleError,
+        InfeasibleError,
+        InputError,
+        InvalidScheduleError,
+        RunError,
+    )
+    from .compiler.interchange import Judgement
     from .compiler.operation import Operation, Pair
     from .compiler.placement import Placement
     from .compiler.plan import Plan
@@ -32,11 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Certificate",
+    "CertificateError",
     "DebubbleError",
     "Diagnostic",
     "InfeasibleError",
     "InputError",
     "InvalidScheduleError",
+    "Judgement",
     "Link",
     "Memory",
     "Operation",
@@ -59,7 +69,15 @@ _HOMES = {
     "api": ("compile", "lower", "verify"),
     "compiler.certificate": ("Certificate",),
     "compiler.diagnostic": ("Diagnostic",),
-    "compiler.errors": ("DebubbleError", "InfeasibleError", "InputError", "InvalidScheduleError", "RunError"),
+    "compiler.errors": (
+        "CertificateError",
+        "DebubbleError",
+        "InfeasibleError",
+        "InputError",
+        "InvalidScheduleError",
+        "RunError",
+    ),
+    "compiler.interchange": ("Judgement",),
     "compiler.operation": ("Operation", "Pair"),
     "compiler.placement": ("Placement",),
     "compiler.plan": ("Plan",),

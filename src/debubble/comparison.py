@@ -19,8 +19,8 @@ from .request import place
 from .solver.bounds import best_bound
 from .solver.search import search
 
-BOUND_SECONDS = 5.0
-"""How long a bound is sought, at most, on each placement but the problem's own."""
+BOUND_SHARE = 0.1
+"""The part of the time limit in which a bound is sought on each placement but the problem's own."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,13 @@ class Row:
         }
 
 
-def compare(problem: Problem, **options: Any) -> list[Row]:
+def compare(problem: Problem, *, time_limit: float = 30.0, **options: Any) -> list[Row]:
     """Every named schedule that exists for these devices, and what the search finds on the problem's own placement.
 
-    Best first, those over the caps last. The `options` are those of `solver.search.search`. On other placements than
-    the problem's own, a bound is sought for some seconds.
+    Best first, those over the caps last. The `options` are those of `solver.search.search`, which gets `time_limit`
+    seconds; the bound on every other placement gets a tenth of that.
     """
-    plan = search(problem, **options)
+    plan = search(problem, time_limit=time_limit, **options)
     bounds = {problem.placement: plan.certificate.lower_bound}
     rows = [Row("search", plan.timeline, bounds[problem.placement])]
     for name in NAMED:
@@ -78,7 +78,8 @@ def compare(problem: Problem, **options: Any) -> list[Row]:
         except InputError:
             continue
         if own.placement not in bounds:
-            bounds[own.placement] = best_bound(own, deadline=time.monotonic() + BOUND_SECONDS).lower_bound
+            deadline = time.monotonic() + BOUND_SHARE * time_limit
+            bounds[own.placement] = best_bound(own, deadline=deadline).lower_bound
         rows.append(Row(name, timeline, bounds[own.placement]))
     return sorted(rows, key=lambda row: (not row.fits, row.timeline.value))
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from debubble.solver import search
 
 from debubble import Plan
 
-COSTS = ("compile", "--devices", 4, "--forward", 1, "--backward-input", 1, "--backward-weight", 1)
+COSTS = ("compile", "--devices", 4, "--forward", 1, "--backward-input", 1, "--backward-weight", 1, "--time-limit", 1)
 KEYS = {
     *("status", "proof", "method", "objective", "value", "makespan", "span", "lower_bound", "bound", "gap"),
     *("bubble_ratio", "idle_fraction", "peak_memory", "devices", "stages", "microbatches", "seconds", "warnings"),
@@ -41,8 +43,8 @@ def test_both_bubbles_are_printed(
     debubble: Any, schedule: str, microbatches: int, makespan: int, ratio: str, fraction: str
 ) -> None:
     """The exercise of a textbook (F = 2, whole backward 4): both definitions, each by its name."""
-    costs = ("--devices", 4, "--forward", 2, "--backward-input", 2, "--backward-weight", 2)
-    result = debubble("compile", *costs, "-m", microbatches, "--schedule", schedule)
+    costs = ("--forward", 2, "--backward-input", 2, "--backward-weight", 2)
+    result = debubble(*COSTS, *costs, "-m", microbatches, "--schedule", schedule)
     words = " ".join(result.out.split())
     assert f"makespan {makespan}" in words
     assert f"bubble ratio {ratio}" in words
@@ -55,8 +57,7 @@ def test_both_bubbles_are_printed(
 )
 def test_idle_fractions_of_gpipe(debubble: Any, devices: int, microbatches: int, fraction: float) -> None:
     """The table of a textbook: (p - 1) / (m + p - 1)."""
-    costs = ("--devices", devices, "--forward", 1, "--backward-input", 1, "--backward-weight", 1)
-    found = debubble("compile", *costs, "-m", microbatches, "--schedule", "gpipe", "--json").json
+    found = debubble(*COSTS, "--devices", devices, "-m", microbatches, "--schedule", "gpipe", "--json").json
     assert round(100 * found["idle_fraction"], 1) == fraction
 
 
@@ -79,7 +80,7 @@ def test_in_flight_microbatches_of_1f1b(debubble: Any, microbatches: int, flight
 
 def test_the_peak_stands_next_to_the_cap_of_each_device(debubble: Any) -> None:
     """With caps by device, the table shows both, and no peak is above its cap."""
-    arguments = (*COSTS, "-m", 8, "--memory-cap", "4,4,4,2", "--time-limit", 2)
+    arguments = (*COSTS, "-m", 8, "--memory-cap", "4,4,4,2")
     table = [line.split() for line in debubble(*arguments).out.splitlines()]
     header = next(i for i, words in enumerate(table) if words[:1] == ["device"])
     rows = table[header + 1 : header + 5]
@@ -114,7 +115,7 @@ def test_without_o_no_plan_is_named(debubble: Any) -> None:
 
 def test_progress_is_silent_without_a_terminal(debubble: Any) -> None:
     """Standard error stays empty when it is captured."""
-    assert debubble(*COSTS, "-m", 4, "--time-limit", 2).err == ""
+    assert debubble(*COSTS, "-m", 4).err == ""
 
 
 def test_more_memory_is_said_against_1f1b(debubble: Any) -> None:
@@ -122,3 +123,26 @@ def test_more_memory_is_said_against_1f1b(debubble: Any) -> None:
     out = debubble(*COSTS, "-m", 8, "--schedule", "zb-h2").out
     assert "1f1b takes 33 and holds 4; this takes" in out
     assert "less time" in out
+
+
+def test_warnings_of_the_search_are_told(debubble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the search could not do is in the text and in the object, and the plan is there all the same."""
+    real = search.search
+
+    def warned(*arguments: Any, **options: Any) -> Plan:
+        return replace(real(*arguments, **options), warnings=("no ILP solver: CBC is missing",))
+
+    monkeypatch.setattr(search, "search", warned)
+    arguments = (*COSTS, "-m", 4, "--schedule", "1f1b")
+    assert debubble(*arguments, "--json").json["warnings"] == ["no ILP solver: CBC is missing"]
+    result = debubble(*arguments)
+    assert result.status == 0
+    assert "no ILP solver: CBC is missing" in result.out
+
+
+def test_an_unproved_plan_shows_bound_and_gap(debubble: Any) -> None:
+    """1F1B is not the best there is: status feasible, with a bound below its value."""
+    found = debubble(*COSTS, "-m", 8, "--schedule", "1f1b", "--memory-cap", 4, "--json").json
+    assert found["status"] == "feasible"
+    assert 0 < found["lower_bound"] < found["value"]
+    assert found["gap"] == pytest.approx(found["value"] / found["lower_bound"] - 1)

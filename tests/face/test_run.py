@@ -71,9 +71,7 @@ def test_no_steps_are_refused(debubble: Any, small: str, model: str) -> None:
     assert debubble("run", small, "--model", f"{model}:workload", "--steps", 0).status == 2
 
 
-def test_a_missing_torch_is_said(
-    debubble: Any, small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_torch_is_said(debubble: Any, small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the extra to install."""
     monkeypatch.setattr("debubble.commands.run.find_spec", lambda name: None)
     result = debubble("run", small, "--model", f"{tmp_path}/model.py:workload")

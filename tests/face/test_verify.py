@@ -134,3 +134,32 @@ def test_lower_with_costs(debubble: Any, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     found = debubble("lower", _file(tmp_path, GOOD), "--profile", profile, "-o", path, "--json").json
     assert (found["makespan"], found["plan"]) == (24, str(path))
+
+
+CROSSED = (
+    "0F0,0SEND_F0,0F1,0SEND_F1,2RECV_F0,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1\n"
+    "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1,3RECV_F0,3F0,3RECV_F1,3F1\n"
+)
+"""Two devices that each send before they receive."""
+
+
+def test_crossed_sends_are_flagged(debubble: Any, tmp_path: Path) -> None:
+    """Both block under rendezvous transfers, and the message says where."""
+    result = debubble("verify", _file(tmp_path, CROSSED), "--forward-only", "--json")
+    assert result.status == 1
+    message = result.json["errors"][0]["message"]
+    assert "device 0 is stuck at 0SEND_F1" in message
+    assert "device 1 is stuck at 1SEND_F0" in message
+
+
+def test_crossed_sends_pass_when_buffered(debubble: Any, tmp_path: Path) -> None:
+    """Where a send never blocks, the same file is fine."""
+    assert debubble("verify", _file(tmp_path, CROSSED), "--forward-only", "--transfers", "buffered").status == 0
+
+
+def test_a_lowered_exchange_is_safe(debubble: Any, tmp_path: Path) -> None:
+    """The orders of such a file, with transfers of ours, become a plan that verification accepts under rendezvous."""
+    orders = "0F0 0F1 2F0 2F1 2BW0 2BW1 0BW0 0BW1\n1F0 1F1 3F0 3BW0 3F1 3BW1 1BW0 1BW1\n"
+    path = tmp_path / "plan.json"
+    assert debubble("lower", _file(tmp_path, orders), "-o", path).status == 0
+    assert debubble("verify", path).status == 0
