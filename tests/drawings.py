@@ -21,19 +21,33 @@ def plan(
     time_unit: str = "ms",
     memory_unit: str = "GiB",
     overlapped_pair: float | None = None,
+    costs: tuple[float, float, float] = (10, 11, 8),
+    comm: float = 1.0,
+    static_memory: float = 0.0,
+    objective: str = "makespan",
     method: str | None = None,
 ) -> Plan:
-    """A named schedule for F 10, B 11, W 8, transfers of 1 and two units held by a forward; nothing is lowered."""
+    """A named schedule, by default for F 10, B 11, W 8, with transfers of 1 and two units held by a forward.
+
+    It is not lowered to streams: no picture shows them.
+    """
     place = placement.named(where, devices=devices)
-    stage = Stage(forward=10, backward_input=11, backward_weight=8, memory=Memory(2, -1, -1))
+    forward, backward_input, backward_weight = costs
+    stage = Stage(
+        forward=forward,
+        backward_input=backward_input,
+        backward_weight=backward_weight,
+        memory=Memory(2, -1, -1),
+        static_memory=static_memory,
+    )
     profile = Profile(
         stages=(stage,) * place.stages,
-        comm=1.0,
+        comm=comm,
         time_unit=time_unit,
         memory_unit=memory_unit,
         overlapped_pair=overlapped_pair,
     )
-    problem = Problem(profile, place, microbatches, memory_cap)
+    problem = Problem(profile, place, microbatches, memory_cap, objective)
     schedule = named_schedule(name, problem)
     if method is not None:
         schedule = Schedule(schedule.orders, method)

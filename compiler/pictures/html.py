@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..arrival import Arrival, arrivals, last_arrival
+from ..errors import InputError
 from ..idleness import CAUSES, REMEDIES, Gap, by_cause, gaps, levels
 from ..operation import KINDS, parts
 from ..plan import Plan
@@ -38,7 +39,13 @@ _LIGHTER = 16
 
 
 def draw(plans: Sequence[Plan]) -> str:
-    """The page of one plan, or of two that are compared on one scale of time."""
+    """The page of one plan, or of two that are compared on one scale of time.
+
+    Raises InputError when the two count time in different units.
+    """
+    units = sorted({plan.problem.profile.time_unit for plan in plans})
+    if len(units) > 1:
+        raise InputError(f"plans in different units of time cannot be drawn on one scale: {units[0]!r}, {units[1]!r}")
     data = {
         "kinds": [_palette(kind) for kind in KINDS],
         "causes": [
@@ -265,7 +272,10 @@ def _answer(problem: Problem, timeline: Timeline, idle: list[list[Gap]]) -> list
         return [first]
     shares = sorted(((time, cause) for cause, time in everything.items() if time > 0), reverse=True)
     text = ", ".join(f"{cause} {time / whole:.0%}" for time, cause in shares)
-    return [first, f"Idle time of all devices together, {_amount(whole, unit)}: {text}."]
+    answer = [first, f"Idle time of all devices together, {_amount(whole, unit)}: {text}."]
+    if problem.objective == "span":
+        answer.append("The objective is span: warm-up and drain do not count in it.")
+    return answer
 
 
 def _comparison(first: Plan, second: Plan) -> str:
@@ -276,7 +286,7 @@ def _comparison(first: Plan, second: Plan) -> str:
     verdict = f"{abs(change):.2%} {'less' if change > 0 else 'more'} time than" if change else "as much time as"
     return (
         f"A, {first.schedule.method}, takes {verdict} B, {second.schedule.method} (makespan "
-        f"{_amount(a.makespan, time)} against {_amount(b.makespan, second.problem.profile.time_unit)}), and holds "
+        f"{_amount(a.makespan, time)} against {_amount(b.makespan, time)}), and holds "
         f"{_amount(max(a.peak_memory), memory)} against "
         f"{_amount(max(b.peak_memory), second.problem.profile.memory_unit)} on the fullest device."
     )

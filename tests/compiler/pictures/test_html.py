@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from debubble.compiler.errors import InputError
 from debubble.compiler.pictures import html
 from debubble.compiler.plan import Plan
 from drawings import plan
@@ -82,6 +83,17 @@ def _settle(page: Page) -> None:
     page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
 
+def _wheel(page: Page, by: float) -> dict[str, float]:
+    """Turn the wheel and wait until the page has answered; returns the times that it shows then."""
+    before = _numbers(page)
+    page.mouse.wheel(0, by)
+    for _ in range(200):
+        now = _numbers(page)
+        if (now["from"], now["to"]) != (before["from"], before["to"]):
+            return now
+    raise AssertionError("the page does not answer the wheel")
+
+
 def _place(page: Page, time: float, device: int, number: int = 0) -> tuple[float, float]:
     """The point of the window where a device is at a time."""
     _canvas(page, number).scroll_into_view_if_needed()
@@ -145,18 +157,18 @@ def test_the_wheel_zooms_about_the_pointer(opened: Open) -> None:
     page = opened(plan())
     x, y = _place(page, 100, 1)
     page.mouse.move(x, y)
-    page.mouse.wheel(0, -600)
-    at = _numbers(page)
+    at = _wheel(page, -600)
     assert at["to"] - at["from"] < 0.5 * 283
     assert _place(page, 100, 1)[0] == pytest.approx(x, abs=1)
 
 
 def test_the_wheel_zooms_out_no_farther_than_the_plan(opened: Open) -> None:
-    """At the start everything is visible."""
+    """The farthest view is the whole plan."""
     page = opened(plan())
     page.mouse.move(*_place(page, 100, 1))
-    page.mouse.wheel(0, 600)
-    assert (_numbers(page)["from"], _numbers(page)["to"]) == (0, 283)
+    _wheel(page, -200)
+    at = _wheel(page, 2000)
+    assert (at["from"], at["to"]) == (0, 283)
 
 
 def test_keys_zoom_and_move(opened: Open) -> None:
@@ -179,6 +191,7 @@ def test_buttons_zoom(opened: Open) -> None:
     assert _numbers(page)["to"] - _numbers(page)["from"] == pytest.approx(283 / 2)
     assert page.locator("#visible").inner_text() == "70.75 to 212.25 ms of 283"
     page.get_by_role("button", name="Show all").click()
+    _settle(page)
     assert page.locator("#visible").inner_text() == "0 to 283 ms of 283"
 
 
@@ -291,7 +304,7 @@ def test_two_plans_are_compared_on_one_scale(opened: Open) -> None:
     )
     assert page.locator("#facts th[scope=col]").all_inner_texts()[1:] == ["A: zb-h1", "B: 1f1b"]
     page.mouse.move(*_place(page, 100, 1))
-    page.mouse.wheel(0, -400)
+    _wheel(page, -400)
     first, second = _numbers(page, 0), _numbers(page, 1)
     assert first["to"] - first["from"] < 335
     assert (first["from"], first["to"]) == (second["from"], second["to"])
@@ -356,13 +369,44 @@ def test_the_same_plan_gives_the_same_page() -> None:
         plan(devices=1, microbatches=1),
         plan("gpipe", devices=2, microbatches=1, memory_cap=None),
         plan("interleaved", where="loop", devices=2, microbatches=2, memory_cap=None, time_unit="", memory_unit=""),
+        plan(microbatches=2, costs=(10, 0, 0)),
+        plan(static_memory=5, memory_cap=13),
     ],
-    ids=["one device", "one micro-batch", "no units"],
+    ids=["one device", "one micro-batch", "no units", "steps without duration", "static memory"],
 )
-def test_small_plans_are_drawn(opened: Open, drawn: Plan) -> None:
-    """The least that can be drawn."""
-    page = opened(drawn)
-    assert "forward" in " ".join(_hover(page, 5, 0))
+def test_unusual_plans_are_drawn(opened: Open, drawn: Plan) -> None:
+    """The first forward is where it is in all of them."""
+    assert "forward of stage 0, micro-batch 0" in _hover(opened(drawn), 5, 0)
+
+
+def test_a_plan_that_takes_no_time_is_drawn(opened: Open) -> None:
+    """There is nothing to see, and no error."""
+    page = opened(plan("gpipe", devices=2, microbatches=2, memory_cap=None, costs=(0, 0, 0), comm=0))
+    assert page.locator("#answers .first").inner_text() == "No device waits between its first and its last step."
+    assert page.locator("#visible").inner_text() == "0 to 1 ms of 1"
+
+
+def test_memory_counts_from_what_is_always_held(opened: Open) -> None:
+    """Before its first step a device holds its static memory."""
+    page = opened(plan(static_memory=5, memory_cap=13))
+    page.mouse.click(*_place(page, 45, 3))
+    x, y = _place(page, 5, 3)
+    page.mouse.move(x, y + 90)
+    _settle(page)
+    assert page.locator("#detail div").first.inner_text() == "Device 3 holds 5 GiB of a cap of 13"
+
+
+def test_slack_and_idle_time_under_span(opened: Open) -> None:
+    """The page says which objective slack is about, and that the ends of the picture do not count."""
+    page = opened(plan(objective="span"))
+    assert "warm-up and drain do not count" in page.locator("#answers").inner_text()
+    assert any("without harm to the span" in line for line in _hover(page, 15, 0))
+
+
+def test_plans_in_different_units_are_not_compared() -> None:
+    """One axis cannot show both."""
+    with pytest.raises(InputError, match="'ms', 's'"):
+        html.draw([plan(), plan(time_unit="s")])
 
 
 def test_two_hundred_thousand_operations_stay_usable(opened: Open) -> None:
@@ -374,9 +418,7 @@ def test_two_hundred_thousand_operations_stay_usable(opened: Open) -> None:
     time = drawn.timeline.starts[40][1500] + 1
     for _ in range(10):
         page.mouse.move(*_place(page, time, 40))
-        page.mouse.wheel(0, -600)
-        _settle(page)
-    at = _numbers(page)
+        at = _wheel(page, -600)
     assert at["to"] - at["from"] < 100
     assert at["from"] < time < at["to"]
     assert _hover(page, time, 40)[0] == f"{drawn.schedule.orders[40][1500]} on device 40"
