@@ -5,12 +5,15 @@
     run             trains a workload on local processes, or as a rank of torchrun or SLURM
     RunResult       what that gave
     Trace           what the ranks did and when, as a part of it
+    measure         measures the profile of a workload on this machine
+    Measurement     what that gave
 
-torch is imported when one of the first two is asked for.
+What needs torch is imported when it is first asked for.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .job import RunResult
@@ -18,19 +21,16 @@ from .launch import run
 from .trace import Trace
 
 if TYPE_CHECKING:
+    from .measurement import Measurement, measure
     from .pipeline import Pipeline
     from .workload import Workload
 
-__all__ = ["Pipeline", "RunResult", "Trace", "Workload", "run"]
+__all__ = ["Measurement", "Pipeline", "RunResult", "Trace", "Workload", "measure", "run"]
+
+_MODULES = {"Measurement": "measurement", "Pipeline": "pipeline", "Workload": "workload", "measure": "measurement"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Pipeline":
-        from .pipeline import Pipeline
-
-        return Pipeline
-    if name == "Workload":
-        from .workload import Workload
-
-        return Workload
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,6 +14,7 @@ import msgspec
 from ..compiler.errors import InputError, RunError
 from ..compiler.plan import Plan
 from .job import Failure, Job, RunResult
+from .processes import start, stop
 from .progress import OUTSIDE, create, describe, read, waits
 from .ranks import rank_from_environment
 
@@ -85,29 +82,16 @@ def _run_here(place: Path, plan: Plan, timeout: float) -> RunResult:
     for device in range(plan.problem.devices):
         create(place / f"progress-{device}")
     try:
-        processes.extend(_start(place, device) for device in range(plan.problem.devices))
+        processes.extend(
+            start("debubble.runtime.worker", str(place), str(device)) for device in range(plan.problem.devices)
+        )
         _watch(place, plan, processes, timeout)
         codes = [process.poll() for process in processes]
     finally:
-        _stop(processes)
+        stop(processes)
     if any(codes):
         _raise_failure(place, plan, codes)
     return msgspec.json.decode((place / "result.json").read_bytes(), type=RunResult)
-
-
-def _start(place: Path, rank: int) -> subprocess.Popen[bytes]:
-    """Start one process. Its standard output goes to our standard error: results alone belong on ours."""
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
-    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
-    if loopback is not None:
-        environment.setdefault("GLOO_SOCKET_IFNAME", loopback)
-    return subprocess.Popen(
-        [sys.executable, "-m", "debubble.runtime.worker", str(place), str(rank)],
-        env=environment,
-        stdin=subprocess.PIPE,  # its end tells the process that we are gone
-        stdout=sys.stderr.fileno(),
-        start_new_session=True,  # Ctrl-C is for us; we end the processes
-    )
 
 
 def _watch(place: Path, plan: Plan, processes: Sequence[subprocess.Popen[bytes]], timeout: float) -> None:
@@ -139,18 +123,6 @@ def _stuck(plan: Plan, places: Sequence[tuple[int, int]]) -> str:
     """Where the ranks are, those first that do not wait for another one."""
     ranks = sorted(range(len(places)), key=lambda rank: waits(plan, rank, places[rank][1]))
     return "; ".join(describe(plan, rank, *places[rank]) for rank in ranks)
-
-
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Kill what still runs, with all it started."""
-    for process in processes:
-        if process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    for process in processes:
-        process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
 
 
 def _raise_failure(place: Path, plan: Plan, codes: Sequence[int | None]) -> None:

@@ -102,6 +102,8 @@ class Stage:
         live = self._live[microbatch]
         if not live.split:
             live.gradients = gradients
+            if self.memory is not None:
+                self.memory.hold((self.number, microbatch), gradients)
             return ()
         live.deferral = Deferral()
         with self._splitter.splitting(live.deferral):

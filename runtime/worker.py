@@ -6,13 +6,10 @@ finds there what came out.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -25,9 +22,11 @@ from torch import nn
 from ..compiler.errors import DebubbleError, InputError
 from ..compiler.plan import Plan
 from .emulation import EmulatedStage, emulated_unit, unit_seconds
+from .group import process_group
 from .job import TOLERANCES, Failure, Job, RunResult
 from .memory import HeldMemory
 from .pipeline import Pipeline
+from .processes import end_with_the_parent
 from .progress import Progress
 from .ranks import Rank
 from .reference import Reference, gradients, relative_error
@@ -47,30 +46,10 @@ def train(job: Job, rank: Rank, progress: Progress | None = None) -> RunResult |
     if rank.world != plan.problem.devices:
         raise InputError(f"the plan is for {plan.problem.devices} devices, but there are {rank.world} ranks")
     workload = None if job.model is None else load_workload(job.model)
-    with _process_group(rank, job.timeout + PATIENCE) as device:
+    with process_group(rank, timedelta(seconds=job.timeout + PATIENCE)) as device:
         if workload is None:
             return _emulate(job, plan, rank, progress)
         return _train(job, plan, workload, rank, device, progress)
-
-
-@contextlib.contextmanager
-def _process_group(rank: Rank, timeout: float) -> Iterator[torch.device]:
-    """NCCL where every process of this machine has a GPU of its own, gloo otherwise."""
-    cuda = torch.cuda.is_available() and torch.cuda.device_count() >= rank.local_world
-    device = torch.device("cuda", rank.local) if cuda else torch.device("cpu")
-    if cuda:
-        torch.cuda.set_device(device)
-    dist.init_process_group(
-        "nccl" if cuda else "gloo",
-        init_method=rank.rendezvous,
-        rank=rank.rank,
-        world_size=rank.world,
-        timeout=timedelta(seconds=timeout),
-    )
-    try:
-        yield device
-    finally:
-        dist.destroy_process_group()
 
 
 def _train(
@@ -199,15 +178,9 @@ def _moved(value: object, device: torch.device) -> object:
     return type(value)(_moved(item, device) for item in value) if isinstance(value, tuple | list) else value
 
 
-def _end_with_the_launcher() -> None:
-    """The launcher holds the other end of standard input: when it is gone, this process ends too."""
-    sys.stdin.buffer.read()
-    os._exit(1)
-
-
 def main(directory: str, rank: int) -> int:
     """Run the job in a directory as one of its local processes, and leave there what came out of it."""
-    threading.Thread(target=_end_with_the_launcher, daemon=True).start()
+    end_with_the_parent()
     place = Path(directory)
     job = msgspec.json.decode((place / "job.json").read_bytes(), type=Job)
     with open(place / f"progress-{rank}", "r+b") as file:

@@ -1,4 +1,4 @@
-"""Workloads that go wrong on stage 1 in the third forward: the handshake's, micro-batch 0's and micro-batch 1's."""
+"""Workloads that go wrong: most of them on stage 1, in the third forward, that of micro-batch 1."""
 
 from __future__ import annotations
 
@@ -56,6 +56,19 @@ def hangs() -> Workload:
 def lacks_rows() -> Workload:
     workload = _workload("not")
     return Workload(workload.stage, lambda step, microbatches: workload.batch(step, microbatches - 1), workload.loss)
+
+
+class Slow(nn.Linear):
+    """Takes its time."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.05)
+        return super().forward(input)
+
+
+def loads_data() -> Workload:
+    workload = _workload("not")
+    return Workload(lambda index, count: (nn.Linear if index else Slow)(4, 4), workload.batch, workload.loss)
 
 
 def returns_a_number() -> int:
