@@ -20,23 +20,30 @@ from ..compiler.schedule import Schedule
 from .dispatch import Rule, dispatch
 from .evaluation import Model, Orders
 
+SURVIVORS = 6
+"""Plans that are mutated further."""
 AS_FILLER = 1e3
 """A weight gradient planned this many periods late gives way to everything else."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The numbers of a periodic plan; times in periods (the work of the busiest device on one micro-batch).
+    """The numbers of a periodic plan; times in units of the work of the busiest device on one micro-batch.
 
-    A lane may be `ahead` x (planned time from its F to its B) + `extra` forwards ahead of its backwards.
+    A leg is a chunk's forward or backward: legs 0..v-1 the forwards, v..2v-1 the backwards of chunks 0..v-1. A lane
+    may be `ahead` x (planned time from its F to its B) + `extra` forwards ahead of its backwards.
     """
 
     slack: tuple[float, ...]
-    """By chunk, what is added to each hop of the forward; then by chunk for the backward."""
+    """By leg, what is added to each hop."""
+    shift: tuple[float, ...]
+    """By leg, by how much less important it is than its time says."""
+    ahead: tuple[float, ...]
+    """By chunk."""
+    extra: float = 0.0
     weight: float = AS_FILLER
     """From the end of B to W."""
-    ahead: float = 1.0
-    extra: float = 0.0
+    period: float = 1.0
     patience: float = math.inf
     filler: float = 0.0
 
@@ -49,7 +56,7 @@ def construct(problem: Problem, *, seed: int = 0, deadline: float | None = None)
     """
     model = Model(problem)
     best = math.inf
-    for plan, orders, value in _trials(model, random.Random(seed)):
+    for orders, value in _trials(model, random.Random(seed)):
         if value < best:
             best = value
             yield model.schedule(orders, "list scheduling")
@@ -59,24 +66,29 @@ def construct(problem: Problem, *, seed: int = 0, deadline: float | None = None)
         yield naive(problem)
 
 
-def _trials(model: Model, chance: random.Random) -> Iterator[tuple[Plan, Orders, float]]:
-    """Plans with the orders they lead to and their values: first the likely ones, then mutations of the best."""
-    ranked: list[tuple[float, int, Plan]] = []
+def _trials(model: Model, chance: random.Random) -> Iterator[tuple[Orders, float]]:
+    """Orders by list scheduling, and their values: first by the likely plans, then by mutations of the best.
+
+    The best are kept for their different values: equal ones are mostly the same schedule.
+    """
+    ranked: dict[float, Plan] = {}
     likely = list(likely_plans(model))
-    trials = len(likely) + 300_000 // model.total
+    trials = len(likely) + 800_000 // model.total
     for number in range(trials):
         if number < len(likely):
             plan = likely[number]
         elif not ranked:
             return
         else:
-            plan = mutate(chance.choice(ranked)[2], chance)
-        orders = dispatch(model, rule(model, plan))
+            plan = mutate(chance.choice(list(ranked.values())), chance)
+        orders = dispatch(model, rule(model, plan), limit=max(ranked) if len(ranked) == SURVIVORS else math.inf)
         if orders is None:
             continue
         value = model.evaluate(orders)
-        yield plan, orders, value
-        ranked = sorted([*ranked, (value, -number, plan)])[:5]
+        yield orders, value
+        ranked[value] = plan
+        if len(ranked) > SURVIVORS:
+            del ranked[max(ranked)]
 
 
 LIKELY = (
@@ -99,9 +111,13 @@ LIKELY = (
 def likely_plans(model: Model) -> Iterator[Plan]:
     """Plans that are often good; where the cap leaves room for many forwards, those that take it come first."""
     chunks = max(1, model.stages // model.devices)
-    plans = [Plan((0.0,) * (2 * chunks), AS_FILLER, *numbers) for numbers in LIKELY]
+    none = (0.0,) * (2 * chunks)
+    plans = [
+        Plan(none, none, (ahead,) * chunks, extra, patience=patience, filler=filler)
+        for ahead, extra, patience, filler in LIKELY
+    ]
     if roominess(model) > 1.4:
-        plans.sort(key=lambda plan: abs(plan.ahead - 2.66))
+        plans.sort(key=lambda plan: abs(plan.ahead[0] - 2.66))
     yield from plans
 
 
@@ -117,25 +133,42 @@ def roominess(model: Model) -> float:
 
 
 def mutate(plan: Plan, chance: random.Random) -> Plan:
-    """A plan with one or two numbers changed."""
-    for _ in range(chance.choice((1, 1, 2))):
-        pick = chance.randrange(7)
+    """A plan with one to three numbers changed."""
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        pick = chance.randrange(10)
         if pick <= 1:
-            index = chance.randrange(len(plan.slack))
-            changed = max(0.0, chance.choice((0.0, plan.slack[index] + chance.gauss(0, 0.1))))
-            plan = replace(plan, slack=(*plan.slack[:index], changed, *plan.slack[index + 1 :]))
+            leg = chance.randrange(len(plan.slack))
+            plan = replace(plan, slack=_changed(plan.slack, leg, max(0.0, _near(plan.slack[leg], 0.1, chance))))
         elif pick == 2:
+            leg = chance.randrange(len(plan.shift))
+            plan = replace(plan, shift=_changed(plan.shift, leg, _near(plan.shift[leg], 0.3, chance)))
+        elif pick == 3:
+            chunk = chance.randrange(len(plan.ahead))
+            plan = replace(plan, ahead=_changed(plan.ahead, chunk, max(0.3, plan.ahead[chunk] + chance.gauss(0, 0.2))))
+        elif pick == 4:
+            step = chance.gauss(0, 0.2)
+            plan = replace(plan, ahead=tuple(max(0.3, ahead + step) for ahead in plan.ahead))
+        elif pick == 5:
+            plan = replace(plan, extra=plan.extra + chance.choice((-0.5, 0.5)))
+        elif pick == 6:
             near = min(plan.weight, 3.0) * (1 + chance.gauss(0, 0.2))
             plan = replace(plan, weight=chance.choice((AS_FILLER, 3 * chance.random(), near)))
-        elif pick == 3:
-            plan = replace(plan, ahead=max(0.3, plan.ahead + chance.gauss(0, 0.2)))
-        elif pick == 4:
-            plan = replace(plan, extra=plan.extra + chance.choice((-0.5, 0.5)))
-        elif pick == 5:
+        elif pick == 7:
+            plan = replace(plan, period=chance.choice((1.0, max(0.5, plan.period + chance.gauss(0, 0.1)))))
+        elif pick == 8:
             plan = replace(plan, patience=chance.choice((math.inf, 3.0, 1.0, 0.0, 2 * chance.random())))
         else:
             plan = replace(plan, filler=chance.choice((math.inf, 1.0, 0.0, 2 * chance.random())))
     return plan
+
+
+def _near(number: float, width: float, chance: random.Random) -> float:
+    """Something near a number, or none at all."""
+    return chance.choice((0.0, number + chance.gauss(0, width)))
+
+
+def _changed(numbers: tuple[float, ...], index: int, number: float) -> tuple[float, ...]:
+    return (*numbers[:index], number, *numbers[index + 1 :])
 
 
 def period(model: Model) -> float:
@@ -151,25 +184,30 @@ def rule(model: Model, plan: Plan) -> Rule:
     """The dispatching rule of a plan."""
     depth, size, stages, lanes = model.depth, model.size, model.stages, model.lanes
     unit = period(model)
-    chunks = len(plan.slack) // 2
+    chunks = len(plan.ahead)
     starts = [[0.0] * lanes for _ in range(3)]
     ahead = [0] * lanes
     for base in range(0, lanes, stages):
         now = 0.0
-        for lane in range(base, base + stages):
+        begun = []
+        for stage in range(stages):
+            lane, leg = base + stage, stage * chunks // stages
             first = lane * depth
-            if lane > base:
-                now += model.lag[first] + unit * plan.slack[(lane - base) * chunks // stages]
-            starts[0][lane] = now
+            if stage > 0:
+                now += model.lag[first] + unit * plan.slack[leg]
+            begun.append(now)
+            starts[0][lane] = now + unit * plan.shift[leg]
             now += model.duration[first]
-        for lane in reversed(range(base, base + stages)):
+        for stage in reversed(range(stages)):
+            lane, leg = base + stage, chunks + stage * chunks // stages
             first = size + lane * depth
-            if lane < base + stages - 1:
-                now += model.lag[first] + unit * plan.slack[chunks + (lane - base) * chunks // stages]
-            starts[1][lane] = now
+            if stage < stages - 1:
+                now += model.lag[first] + unit * plan.slack[leg]
+            starts[1][lane] = now + unit * plan.shift[leg]
             now += model.duration[first]
             starts[2][lane] = now + unit * plan.weight
-            periods = (now - starts[0][lane]) / unit if unit > 0 else 1.0
-            ahead[lane] = max(1, math.ceil(plan.ahead * periods + plan.extra - 1e-9))
-    priority = [start + unit * rank for kind in starts for start in kind for rank in range(depth)]
+            periods = (now - begun[stage]) / unit if unit > 0 else 1.0
+            ahead[lane] = max(1, math.ceil(plan.ahead[leg - chunks] * periods + plan.extra - 1e-9))
+    step = unit * plan.period
+    priority = [start + step * rank for kind in starts for start in kind for rank in range(depth)]
     return Rule(priority, patience=plan.patience, filler=plan.filler, ahead=ahead)

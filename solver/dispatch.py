@@ -86,8 +86,6 @@ class Room:
     def change(self, batch: int, change: float, *, steps: int, done: int) -> None:
         """A micro-batch takes or frees memory, with so many forwards and backwards, and so many stages done with it."""
         self.held += change
-        if self.plain:
-            return
         self.holding[batch] += change
         self.progress[batch] += steps
         self.unfinished[batch] -= done
@@ -116,14 +114,22 @@ class Room:
         return True
 
 
-def dispatch(model: Model, rule: Rule) -> Orders | None:
-    """List scheduling by a rule; None when it got stuck, which no rule under the problem's own caps does."""
+def dispatch(model: Model, rule: Rule, *, limit: float = math.inf) -> Orders | None:
+    """List scheduling by a rule; None as soon as a device's work and idle time reach `limit`, or when it got stuck.
+
+    No rule under the problem's own caps gets stuck.
+    """
     run = _Run(model, rule)
+    spent = model.least_work.copy()
     while run.events:
         time, device = heapq.heappop(run.events)
         if run.free[device] <= time:
             step = run.choose(device, time)
             if step >= 0:
+                if run.orders[device] or not model.span:
+                    spent[device] += time - run.free[device]
+                    if spent[device] >= limit:
+                        return None
                 run.start(device, time, step)
     return run.orders if run.left == 0 else None
 
@@ -140,62 +146,74 @@ class _Run:
         problem = model.problem
         self.fusing = problem.backward != "split"
         self.fused = frozenset(range(model.stages)) if problem.backward == "fused" else rule.fused
-        self.entry = rule.entry or [range(count) for count in model.counts]
         caps = model.tolerances if rule.caps is None else rule.caps
         self.rooms = [Room(model, d, caps[d], fusing=self.fusing) for d in range(model.devices)]
+        self.entry = [
+            (rule.entry[lane // model.stages] if rule.entry else range(model.counts[lane // model.stages]))
+            for lane in range(model.lanes)
+        ]
         self.forwards = [0] * model.lanes
         self.backwards = [0] * model.lanes
+        self.next_forward = [-1] * model.lanes
+        """By lane, the F that may come next; -1 when all are done or enough are ahead."""
+        self.next_backward = [-1] * model.lanes
+        """By lane, the B that comes next; -1 when its F is not done."""
         self.weights: list[deque[int]] = [deque() for _ in range(model.lanes)]
         self.ready = [math.inf] * (2 * model.size)
         self.free = [0.0] * model.devices
         self.orders: Orders = [[] for _ in range(model.devices)]
         self.events: list[tuple[float, int]] = []
         self.left = model.total
-        for direction, count in enumerate(model.counts):
-            lane = direction * model.stages
-            for rank in range(count):
-                self.ready[lane * model.depth + rank] = 0.0
-            heapq.heappush(self.events, (0.0, model.owner[lane]))
+        for lane in range(model.lanes):
+            self._look_ahead(lane)
+            if lane % model.stages == 0:
+                for rank in self.entry[lane]:
+                    self.ready[lane * model.depth + rank] = 0.0
+                heapq.heappush(self.events, (0.0, model.owner[lane]))
+
+    def _look_ahead(self, lane: int) -> None:
+        """Set what comes next on a lane."""
+        model, ahead, entry = self.model, self.rule.ahead, self.entry[lane]
+        done, returned = self.forwards[lane], self.backwards[lane]
+        begin = lane * model.depth
+        allowed = done < len(entry) and (ahead is None or done - returned < ahead[lane])
+        self.next_forward[lane] = begin + entry[done] if allowed else -1
+        self.next_backward[lane] = model.size + begin + entry[returned] if returned < done else -1
 
     def choose(self, device: int, now: float) -> int:
         """The step that a free device starts now; -1 to wait for the next event."""
         model, rule = self.model, self.rule
-        depth, size, stages = model.depth, model.size, model.stages
         priority, ready, room = rule.priority, self.ready, self.rooms[device]
         best, least, filler = -1, math.inf, False
         coming: list[tuple[float, float]] = []
         forward = backward = -1
         for lane in model.lanes_of[device]:
-            direction = lane >= stages
-            entry = self.entry[direction]
-            index = self.backwards[lane]
-            if index < self.forwards[lane]:
-                x = size + lane * depth + entry[index]
-                arrival = ready[x]
-                if arrival <= now:
+            x = self.next_backward[lane]
+            if x >= 0 and (arrival := ready[x]) < math.inf:
+                if arrival > now:
+                    coming.append((priority[x], arrival))
+                elif priority[x] < least or (rule.pairs and backward < 0):
                     step = self._backward(lane, x, room)
-                    if step >= 0 and (priority[x] < least or backward < 0):
+                    if step >= 0:
                         backward = step
                         if priority[x] < least:
                             best, least, filler = step, priority[x], False
-                elif arrival < math.inf:
+            x = self.next_forward[lane]
+            if (
+                x >= 0
+                and (arrival := ready[x]) < math.inf
+                and (priority[x] < least or (rule.pairs and forward < 0))
+                and room.safe(model.batch[x], model.change[x])
+            ):
+                if arrival > now:
                     coming.append((priority[x], arrival))
-            index = self.forwards[lane]
-            if index < len(entry) and (rule.ahead is None or index - self.backwards[lane] < rule.ahead[lane]):
-                x = lane * depth + entry[index]
-                arrival = ready[x]
-                if arrival < math.inf and (priority[x] < least or forward < 0):
-                    if room.safe(direction * depth + entry[index], model.change[x]):
-                        if arrival <= now:
-                            forward = x
-                            if priority[x] < least:
-                                best, least, filler = x, priority[x], False
-                        else:
-                            coming.append((priority[x], arrival))
-            if self.weights[lane]:
-                x = self.weights[lane][0]
-                if priority[x] < least:
-                    best, least, filler = x, priority[x], True
+                else:
+                    forward = x
+                    if priority[x] < least:
+                        best, least, filler = x, priority[x], False
+            weights = self.weights[lane]
+            if weights and priority[weights[0]] < least:
+                best, least, filler = weights[0], priority[weights[0]], True
         if best < 0:
             return -1
         if coming:
@@ -204,7 +222,7 @@ class _Run:
             for other, arrival in coming:
                 if other < least and arrival < end and end - arrival > patience * (arrival - now):
                     return -1
-        if rule.pairs and not filler and forward >= 0 and backward >= 0 and forward % size != backward % size:
+        if rule.pairs and not filler and min(forward, backward) >= 0 and model.batch[forward] != model.batch[backward]:
             return model.pair(forward, backward)
         return best
 
@@ -215,41 +233,45 @@ class _Run:
         if lane % model.stages in self.fused:
             return fused
         change = model.change[x]
-        if change <= 0 or room.safe(lane // model.stages * model.depth + x % model.depth, change):
+        if change <= 0 or room.safe(model.batch[x], change):
             return x
         return fused if self.fusing else -1
 
     def start(self, device: int, now: float, step: int) -> None:
         """Start a step: its end frees the device, its result becomes ready where it is needed."""
-        model, size, depth = self.model, self.model.size, self.model.depth
-        end = now + model.length(step)
+        model, size = self.model, self.model.size
+        single = step < model.pairs
+        end = now + (model.duration[step] if single else model.length(step))
         self.free[device] = end
         heapq.heappush(self.events, (end, device))
         self.orders[device].append(step)
         room = self.rooms[device]
-        for x in model.parts(step):
-            kind, rest = divmod(x, size)
-            lane, rank = divmod(rest, depth)
-            batch = rank if lane < model.stages else depth + rank
-            if kind == 0:
+        for x in (step,) if single else model.parts(step):
+            lane = model.lane[x]
+            if x < size:
                 if lane % model.stages == 0:
                     for other in self.rooms:
-                        other.enter(batch)
+                        other.enter(model.batch[x])
                 self.forwards[lane] += 1
                 self.left -= 1
-            elif kind == 2:
+            elif x < 2 * size:
+                self.backwards[lane] += 1
+                self.weights[lane].append(x + size)
+                self.left -= 1
+            elif x < 3 * size:
                 self.weights[lane].popleft()
                 self.left -= 1
             else:
                 self.backwards[lane] += 1
-                if kind == 1:
-                    self.weights[lane].append(x + size)
-                    self.left -= 1
-                else:
-                    self.left -= 2
-            room.change(batch, model.change[x], steps=kind != 2, done=kind >= 2)
+                self.left -= 2
+            if room.plain:
+                room.held += model.change[x]
+            else:
+                weight = 2 * size <= x < 3 * size
+                room.change(model.batch[x], model.change[x], steps=not weight, done=x >= 2 * size)
+            self._look_ahead(lane)
             target = model.target[x]
             if target >= 0:
                 arrival = end + model.lag[target]
                 self.ready[target] = arrival
-                heapq.heappush(self.events, (arrival, model.owner[target % size // depth]))
+                heapq.heappush(self.events, (arrival, model.owner[model.lane[target]]))

@@ -23,8 +23,8 @@ Orders = list[list[int]]
 class Model:
     """A problem as flat lists over the numbers of its operations.
 
-    A lane is one stage of one direction: lane = direction x stages + stage. The n-th micro-batch of a direction has rank
-    n on its lanes. Operation `(kind, lane, rank)` has the number `kind x size + lane x depth + rank`. Where the kind
+    A lane is one stage of one direction: lane = direction x stages + stage. The n-th micro-batch of a direction has
+    rank n on its lanes. Operation `(kind, lane, rank)` has the number `kind x size + lane x depth + rank`. Where the kind
     is BW, its result is known under the number of its B. Numbers from `pairs` on are overlapped pairs.
     """
 
@@ -104,9 +104,33 @@ class Model:
         return 3 * self.stages * self.problem.microbatches
 
     @cached_property
+    def lane(self) -> list[int]:
+        """The lane of each operation."""
+        return [lane for _ in KINDS for lane in range(self.lanes) for _ in range(self.depth)]
+
+    @cached_property
+    def batch(self) -> list[int]:
+        """The micro-batch of each operation."""
+        bases = [lane // self.stages * self.depth for lane in range(self.lanes)]
+        return [base + rank for _ in KINDS for base in bases for rank in range(self.depth)]
+
+    @cached_property
     def device(self) -> list[int]:
         """The device of each operation."""
         return [self.owner[lane] for _ in KINDS for lane in range(self.lanes) for _ in range(self.depth)]
+
+    @cached_property
+    def least_work(self) -> list[float]:
+        """The time each device computes when every backward takes its cheaper form and nothing overlaps."""
+        split = self.problem.backward == "split"
+        work = [0.0] * self.devices
+        for lane, device in enumerate(self.owner):
+            for x in range(lane * self.depth, lane * self.depth + self.counts[lane // self.stages]):
+                backward = self.duration[x + self.size] + self.duration[x + 2 * self.size]
+                if not split:
+                    backward = min(backward, self.duration[x + 3 * self.size])
+                work[device] += self.duration[x] + backward
+        return work
 
     @cached_property
     def identical(self) -> bool:

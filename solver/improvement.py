@@ -1,4 +1,8 @@
-"""Improvement: local search on the orders, by moves on the critical path."""
+"""Improvement: simulated annealing on the orders, by moves on the longest paths.
+
+The moves are those of job-shop search (Dell'Amico and Trubian 1993; Balas and Vazacopoulos 1998), with weight gradients
+pulled forward where a move would break the cap. Almost all are refused by an estimate that costs no evaluation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,20 @@ from collections.abc import Callable
 
 from ..compiler.problem import Problem
 from ..compiler.schedule import Schedule
-from .evaluation import Model, Orders
+from .evaluation import Model
+from .graph import Graph
+
+TRIALS = 100_000_000
+"""Moves tried in one annealing, times the number of steps."""
+HEATS = (0.5, 1.0, 0.25, 0.5, 1.0, 2.0, 0.5, 1.0)
+"""Where each annealing starts, in units of the mean duration of a step."""
+TO_EDGE = 0.8
+"""The share of moves that carry a node out of its block, which alone can shorten the path."""
+REACH = 12
+"""How far ahead weight gradients are looked for to make room."""
+
+Move = tuple[int, int, list[int]]
+"""(device, index, nodes): the nodes take the places from the index on."""
 
 
 def improve(
@@ -21,111 +38,85 @@ def improve(
     target: float,
     report: Callable[[Schedule], None] | None = None,
 ) -> Schedule:
-    """A schedule that is at least as good, by simulated annealing until `deadline` (monotonic) or value `target`.
+    """A schedule that is at least as good as the given one, which fits the caps.
 
-    Deterministic for a seed when it ends before the deadline. `report` is given every better schedule.
+    Stops at `deadline` (monotonic), at a value of `target`, or when all annealings are done; in the latter two cases it
+    is deterministic for a seed. `report` is given every better schedule.
     """
     model = Model(problem)
-    orders = model.orders(schedule)
-    current = best = model.evaluate(orders)
-    found = schedule
-    if any(step >= model.pairs for order in orders for step in order):
-        return schedule
+    graph = Graph(model, model.orders(schedule))
+    best, found = graph.value, schedule
     chance = random.Random(seed)
-    rounds = 4000 + 10_000_000 // model.total
-    unit = best / model.total * model.devices
-    moved = True
-    for number in range(rounds):
-        if (number % 64 == 0 and time.monotonic() >= deadline) or best <= target * (1 + 1e-9):
-            break
-        if number % 256 == 0 or moved:
-            critical = critical_positions(model, orders)
-            moved = False
-        heat = 0.5 * unit * (1 - number / rounds) ** 2
-        d, i = chance.choice(critical)
-        changed = shift(model, d, orders[d], i, chance)
-        if changed is None:
-            continue
-        old, orders[d] = orders[d], changed
-        value = model.evaluate(orders)
-        if value <= current or chance.random() < math.exp((current - value) / heat):
-            current, moved = value, True
-            if value < best * (1 - 1e-12):
-                best, found = value, model.schedule(orders, "local search")
+    trials = TRIALS // len(graph.steps)
+    unit = math.fsum(graph.length) / len(graph.length)
+    goal = target + 1e-9 * abs(target)
+    for heat in HEATS:
+        blocks = graph.blocks()
+        for number in range(trials):
+            if best <= goal or (number % 64 == 0 and time.monotonic() >= deadline):
+                return found
+            limit = graph.value - heat * unit * (1 - number / trials) ** 2 * math.log(1 - chance.random())
+            move = _move(graph, chance.choice(blocks), chance)
+            if move is None or graph.estimate(*move) > limit:
+                continue
+            if not graph.put(*move, limit):
+                continue
+            blocks = graph.blocks()
+            if graph.value < best * (1 - 1e-12):
+                best, found = graph.value, model.schedule(graph.numbers(), "local search")
                 if report is not None:
                     report(found)
-        else:
-            orders[d] = old
+        graph = Graph(model, model.orders(found))
     return found
 
 
-def critical_positions(model: Model, orders: Orders) -> list[tuple[int, int]]:
-    """(device, index) of every step on a longest path."""
-    sequence: list[int] = []
-    ends = model.ends(orders, sequence)
-    assert ends is not None
-    offsets = model.offsets(orders, ends)
-    value = model.value(orders, ends)
-    tails = [0.0] * len(ends)
-    after = {}
-    place = {}
-    for d, order in enumerate(orders):
-        for i, x in enumerate(order):
-            after[x] = order[i + 1] if i + 1 < len(order) else -1 - d
-            place[x] = d, i
-    critical = []
-    for x in reversed(sequence):
-        y = after[x]
-        tail = -offsets[-1 - y] if y < 0 else tails[y] + model.duration[y]
-        t = model.target[x]
-        if t >= 0:
-            tail = max(tail, model.lag[t] + tails[t] + model.duration[t])
-        tails[x] = tail
-        if ends[x] + tail >= value * (1 - 1e-9):
-            critical.append(place[x])
-    return critical
-
-
-def shift(model: Model, d: int, order: list[int], i: int, chance: random.Random) -> list[int] | None:
-    """Move a step over others, as far as its own letter and the cap allow."""
-    size = model.size
-    x = order[i]
-    j = i + chance.choice((-1, 1)) * min(len(order), int(1 + chance.expovariate(0.4)))
-    if not 0 <= j < len(order):
+def _move(graph: Graph, block: tuple[int, int, int], chance: random.Random) -> Move | None:
+    """A random move of one node of a block, to its edge or by a few places; None where it cannot be made."""
+    device, first, last = block
+    if chance.random() < TO_EDGE:
+        away = 1 + int(chance.expovariate(0.3))
+        i, j = (min(last, first + away), first) if chance.random() < 0.5 else (max(first, last - away), last)
+    else:
+        i = chance.randint(first, last)
+        j = i + chance.choice((-1, 1)) * (1 + int(chance.expovariate(0.4)))
+    order = graph.orders[device]
+    if i == j or not 0 <= j < len(order):
         return None
-    changed = order[:i] + order[i + 1 :]
-    changed.insert(j, x)
-    low, high = min(i, j), max(i, j)
-    for y in order[low : high + 1]:
-        if (y != x and (y - x) % size == 0) or (y // model.depth == x // model.depth and y != x):
-            return None
-    return repair(model, d, changed)
+    x = order[i]
+    if i < j:
+        crossed = order[i + 1 : j + 1]
+        window = [*crossed, x] if all(graph.crossable(x, y) for y in crossed) else None
+    else:
+        crossed = order[j:i]
+        window = [x, *crossed] if all(graph.crossable(y, x) for y in crossed) else None
+    return None if window is None else _fitting(graph, device, min(i, j), window)
 
 
-def repair(model: Model, d: int, order: list[int]) -> list[int] | None:
-    """Pull weight gradients forward until the order fits the cap."""
-    cap = model.tolerances[d]
-    held = model.problem.static_memory[d]
-    size, change = model.size, model.change
-    waiting = []
-    result = []
-    moved = set()
-    for x in order:
-        if x in moved:
+def _fitting(graph: Graph, device: int, low: int, window: list[int]) -> Move | None:
+    """Pull weight gradients forward until the window keeps the cap; None where those nearby do not suffice."""
+    order, cap = graph.orders[device], graph.model.tolerances[device]
+    held = graph.held[device][low]
+    line = window + order[low + len(window) : low + len(window) + REACH]
+    count = len(window)
+    pulled: set[int] = set()
+    placed: list[int] = []
+    for index, x in enumerate(line):
+        if index >= count:
+            break
+        if x in pulled:
             continue
-        while held + change[x] > cap and change[x] > 0 and waiting:
-            w = waiting.pop(0)
-            if w in moved:
-                continue
-            moved.add(w)
-            result.append(w)
-            held += change[w]
-        held += change[x]
-        if held > cap:
-            return None
-        result.append(x)
-        if x // size == 1:
-            waiting.append(x + size)
-        elif x // size == 2:
-            waiting.remove(x)
-    return result
+        while held + graph.rise[x] > cap:
+            waiting = set(line[index:]) - pulled
+            for place in range(index + 1, len(line)):
+                weight = line[place]
+                if graph.weights[weight] and weight not in pulled and graph.needs[weight][0][0] not in waiting:
+                    break
+            else:
+                return None
+            pulled.add(weight)
+            placed.append(weight)
+            held += graph.net[weight]
+            count = max(count, place + 1)
+        placed.append(x)
+        held += graph.net[x]
+    return device, low, placed
