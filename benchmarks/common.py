@@ -58,15 +58,18 @@ class Table:
         print("\n".join(self.lines), flush=True)
 
     def row(self, *cells: object) -> None:
-        line = "| " + " | ".join(f"{c:.4f}" if isinstance(c, float) and c != int(c) else _text(c) for c in cells) + " |"
+        line = "| " + " | ".join(_text(c) for c in cells) + " |"
         self.lines.append(line)
         print(line, flush=True)
 
 
 def _text(cell: object) -> str:
+    """Rates to four digits, other numbers as short as they are."""
     if cell is None:
         return "-"
-    return f"{cell:.0f}" if isinstance(cell, float) else str(cell)
+    if isinstance(cell, float):
+        return f"{cell:.4f}" if 0 < abs(cell) < 1 else f"{cell:.10g}"
+    return str(cell)
 
 
 def arguments(description: str, name: str) -> argparse.ArgumentParser:
