@@ -61,6 +61,9 @@ def _refused(result: Any, *words: str) -> None:
         (("--backend", "abacus"), ("cbc",)),
         (("--output", "/no/such/place/plan.json"), ("/no/such/place",)),
         (("--output", "/"), ("directory",)),
+        (("--group-size", 4), ("group size", "interleaved")),
+        (("--group-size", 4, "--schedule", "1f1b"), ("group size", "interleaved")),
+        (("--time-limit", 0), ("time limit", "positive")),
         (("--bogus",), ("--bogus",)),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..compiler.errors import InputError
 from ..progress import search_progress
 from ..summary import against, in_flight, per_device, reference
 from .options import check_writable, json_option, problem_options, read_problem, search_options
@@ -36,6 +37,8 @@ def command(
     """
     from ..solver.search import search
 
+    if group_size is not None and schedule == "auto":
+        raise InputError("a search has no group size", hint="only --schedule interleaved has")
     started = time.monotonic()
     problem = read_problem(schedule=schedule, **request)
     check_writable(output)
