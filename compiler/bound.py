@@ -38,13 +38,14 @@ def load(problem: Problem, device: int) -> float:
     """
     relaxation = relax(problem, (device,))
     scales = iter(_factor_sums(problem))
-    heads, work, best = [], Fraction(0), Fraction(0)
+    heads: list[Fraction] = []
+    work, best = Fraction(0), Fraction(0)
     for slot, m in zip(relaxation.slots, relaxation.microbatches, strict=True):
         if slot.previous < 0:
             # Work grows with the factors of the micro-batches; heads, tails and convoys are those of the least factor.
             extent = next(scales)
-            first, last = (slot.heads[0], slot.heads[-1]) if slot.heads else (0, 0)
-            reached = Fraction(first)
+            first, last = (Fraction(slot.heads[end]) if slot.heads else Fraction(0) for end in (0, -1))
+            reached = first
             heads.append(first)
         lag = max((offset for offset, _ in slot.convoys), default=0)
         spread = max((offset + (m - 1) * rate for offset, rate in slot.convoys), default=0)

@@ -43,7 +43,7 @@ def refuted(problem: Problem, devices: tuple[int, ...], target: int, steps: int,
 
 def _time_left(alone: Relaxation, limit: int, allowance: _Allowance) -> Left:
     """How much time is left to one kept device, from every state that it can reach and complete."""
-    passed = _Orders(alone, limit, {}).earliest(allowance)
+    passed = _Orders(alone, limit, {}, fill=False).earliest(allowance)
     turned = mirror(alone)
     completed = _Orders(turned, limit, {0: {turned.turned(counts): time for counts, time in passed.items()}})
     return {turned.seen(counts): time for counts, time in completed.earliest(allowance).items()}
@@ -62,10 +62,10 @@ class _Allowance:
 
 
 class _Orders:
-    """The partial orders of a relaxation that can still end by `limit`."""
+    """The partial orders of a relaxation that can still end by `limit`; with `fill`, not those that waste a gap."""
 
-    def __init__(self, relaxation: Relaxation, limit: int, left: dict[int, Left]) -> None:
-        self.relaxation, self.limit = relaxation, limit
+    def __init__(self, relaxation: Relaxation, limit: int, left: dict[int, Left], *, fill: bool = True) -> None:
+        self.relaxation, self.limit, self.fill = relaxation, limit, fill
         self.left = [(device, relaxation.part(device), known) for device, known in left.items()]
         gated = [i for i, slot in enumerate(relaxation.slots) if slot.convoys]
         self.gates = {i: 1 + 2 * number for number, i in enumerate(gated)}
@@ -107,10 +107,13 @@ class _Orders:
                         after[counter] += 1
                     into = tuple(after)
                     ends = self._ends(into)
+                    fillers = relaxation.fills(move, moves) if self.fill else []
                     for moment in least:
-                        following = self._follow(counts, moment, move, into, ends)
-                        if following is not None:
-                            levels[level + len(move.counters)][into].add(following)
+                        start = self._start(counts, moment, move)
+                        if not any(self._start(counts, moment, m) + m.duration <= start for m in fillers):
+                            following = self._follow(counts, moment, move, start, into, ends)
+                            if following is not None:
+                                levels[level + len(move.counters)][into].add(following)
         return found
 
     def _convoys(self, i: int) -> int:
@@ -130,15 +133,21 @@ class _Orders:
                 ends[slot.device] = min(ends[slot.device], self.latest[i][-1] - left * slot.share)
         return ends
 
-    def _follow(self, counts: Counts, moment: Moment, move: Move, into: Counts, ends: list[int]) -> Moment | None:
-        """The moment after a move, or None when it cannot end by the limit."""
-        relaxation, slots = self.relaxation, self.relaxation.slots
+    def _start(self, counts: Counts, moment: Moment, move: Move) -> int:
+        """When a move can start."""
         start = moment[0][move.device]
         for i in move.slots:
             if i in self.gates:
                 start = max(start, moment[self.gates[i] + 1][0])
-            if slots[i].heads:
-                start = max(start, slots[i].heads[counts[i]])
+            if self.relaxation.slots[i].heads:
+                start = max(start, self.relaxation.slots[i].heads[counts[i]])
+        return start
+
+    def _follow(
+        self, counts: Counts, moment: Moment, move: Move, start: int, into: Counts, ends: list[int]
+    ) -> Moment | None:
+        """The moment after a move from a start on, or None when it cannot end by the limit."""
+        relaxation, slots = self.relaxation, self.relaxation.slots
         end = start + move.duration
         if relaxation.measured[move.device] and end > self.limit:
             return None

@@ -135,6 +135,26 @@ class Relaxation:
         held = self.held(counts)
         return [move for move in self.moves if self.permits(counts, held, move)]
 
+    @cached_property
+    def fillers(self) -> tuple[Move, ...]:
+        """The moves that are never worse for being done in a gap that they fit: they need no memory and free some.
+
+        A W; and a B that does not raise memory, where its slot has no other kind of backward to choose.
+        """
+        only = [i for i in range(len(self.slots)) if sum(i in move.slots for move in self.moves) == 1]
+        return tuple(
+            move
+            for move in self.moves
+            if move.weight_of >= 0
+            or (move.slots[0] in only and self.changes[move.slots[0]] <= 0 and move.rise <= 0 < move.duration)
+        )
+
+    def fills(self, move: Move, enabled: list[Move]) -> list[Move]:
+        """The enabled moves for which this one need not leave a gap that they fit."""
+        if move.weight_of >= 0:
+            return []
+        return [m for m in enabled if m in self.fillers and m.device == move.device and m is not move]
+
     def loads(self, counts: Counts) -> list[int]:
         """The least time that each kept device still has to work."""
         n = len(self.slots)
@@ -201,6 +221,9 @@ class Mirror(Relaxation):
             counts[n + i] <= counts[i] and (slot.previous < 0 or counts[i] <= counts[slot.previous])
             for i, slot in enumerate(slots)
         )
+
+    def fills(self, move: Move, enabled: list[Move]) -> list[Move]:
+        return []
 
     def loads(self, counts: Counts) -> list[int]:
         now, n = self.seen(counts), len(self.slots)
@@ -330,10 +353,10 @@ class Clock:
             kind: tuple(_exact(value) * self.factor for value in values) for kind, values in problem.durations.items()
         }
         times = {value for values in self.durations.values() for value in values} | set(self._transfers())
-        for stage, ratio in enumerate(self.ratios):
-            if ratio < 1:
+        for stage, share in enumerate(self.ratios):
+            if share < 1:
                 times |= {
-                    ratio * (self.durations["F"][stage] + value)
+                    share * (self.durations["F"][stage] + value)
                     for kind in ("B", "BW")
                     for value in self.durations[kind]
                 }

@@ -24,7 +24,7 @@ LABELS = 600_000
 """How many labels the search of one relaxation may make."""
 DIVE_WIDTH = 6
 """How many labels per level the quick look at a relaxation keeps."""
-LIMITS = (8, 3, 1)
+LIMITS = (64, 24, 8, 3, 1)
 """The limits that a search tries in turn: these parts of the way from the known bound to what it may at best prove."""
 CANDIDATES = 12
 """How many sets of two, and of three, and of four devices are looked at."""
@@ -36,15 +36,19 @@ def best_bound(
     incumbent: float | None = None,
     deadline: float | None = None,
     report: Report | None = None,
+    known: Certificate | None = None,
 ) -> Certificate:
     """The best bound found until it meets the `incumbent` (a value some schedule has) or the `deadline` comes.
 
     `deadline` is in the time of time.monotonic; without one the search ends when every relaxation it knows was tried.
-    The formulas alone take well under a second even for large problems. `report` is called with every better
-    certificate.
+    The formulas alone take about a second for the largest problems. `report` is called with every better certificate.
+    `known` is what an earlier call found, and need not be found again.
     """
     finder = _Finder(problem, incumbent, deadline, report)
-    finder.try_formulas()
+    if known is None:
+        finder.try_formulas()
+    else:
+        finder.best = known
     for devices in finder.promising():
         if finder.finished:
             break

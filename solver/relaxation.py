@@ -47,9 +47,8 @@ class Budget:
 class Walk:
     """One walk over a relaxation: labels whose value would be above `limit` are dropped.
 
-    With `fill`, states are skipped that leave a gap where a pending W fits: nothing is lost by doing it there, as it
-    needs nothing and only frees memory. With a `width`, only so many labels of each level go on: the optimum is then
-    that of some order, not of the best one.
+    With `fill`, what leaves a gap that a filler fits is skipped: no optimum is lost, though states are. With a `width`,
+    only so many labels of each level go on: the optimum is then that of some order, not of the best one.
     """
 
     def __init__(
@@ -129,9 +128,8 @@ class Walk:
             if reached is None:
                 reached = bucket[counts] = _Node(self, counts)
             if reached.possible:
-                fillers = (m.duration for m in moves if self.fill and m.device == move.device and m.weight_of >= 0)
-                gap = self.limit + 1 if move.weight_of >= 0 else min(fillers, default=self.limit + 1)
-                _Step(self, node, reached, move, gap).append(labels)
+                fillers = self.relaxation.fills(move, moves) if self.fill else []
+                _Step(self, node, reached, move, fillers).append(labels)
 
 
 class _Node:
@@ -174,11 +172,13 @@ class _Node:
 class _Step:
     """One move from one state, with everything that is the same for all labels of the state."""
 
-    def __init__(self, walk: Walk, node: _Node, reached: _Node, move: Move, gap: int) -> None:
+    def __init__(self, walk: Walk, node: _Node, reached: _Node, move: Move, fillers: list[Move]) -> None:
         slots, successors = walk.relaxation.slots, walk.relaxation.successors
-        self.walk, self.reached, self.move, self.gap = walk, reached, move, gap
+        self.walk, self.reached, self.move = walk, reached, move
         ranks = [(slots[i], node.counts[i], i) for i in move.slots]
         self.clock = 1 + move.device
+        # Where the clock or the arrival is after which another move fits in a gap, and how long that takes.
+        self.fillers = [(node.offsets.get(m.slots[0], 0) if m.slots else 0, m.duration) for m in fillers]
         self.arrivals = [node.offsets[i] for slot, _, i in ranks if slot.convoys]
         self.head = max((slot.heads[rank] for slot, rank, _ in ranks if slot.heads), default=0)
         self.tail = max((slot.tails[rank] for slot, rank, _ in ranks), default=NEVER)
@@ -198,14 +198,14 @@ class _Step:
 
     def append(self, labels: list[Label]) -> None:
         """Put the labels after the move to the state reached, but for those above the limit."""
-        reached, clock, gap, limit = self.reached, self.clock, self.gap, self.walk.limit
+        reached, clock, limit = self.reached, self.clock, self.walk.limit
         duration, devices = self.move.duration, range(1, 1 + self.walk.devices)
         for label in labels:
             start = max(label[clock], self.head)
             for place in self.arrivals:
                 if label[place] > start:
                     start = label[place]
-            if start - label[clock] >= gap:
+            if start > label[clock] and self._wasteful(label, start):
                 continue
             end = start + duration
             value = max(label[0], end + self.tail)
@@ -250,6 +250,11 @@ class _Step:
                 elif after[before] + least > after[convoy]:
                     after[convoy] = after[before] + least
             reached.labels.add(tuple(after))
+
+    def _wasteful(self, label: Label, start: int) -> bool:
+        """True when a filler would be done before this start."""
+        free = label[self.clock]
+        return any((max(free, label[at]) if at else free) + duration <= start for at, duration in self.fillers)
 
 
 def undominated(labels: set[Label]) -> list[Label]:
