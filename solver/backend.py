@@ -24,6 +24,8 @@ from typing import Protocol
 import pulp
 
 from ..compiler.errors import DebubbleError, InputError
+from .tasks import Fusion
+from .windows import Windows
 
 NAMES = ("cbc", "highs", "cp-sat")
 GRACE = 1.0
@@ -47,6 +49,34 @@ class Answer:
     status: str
     values: dict[str, float] = field(default_factory=dict)
     bound: float | None = None
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a solver found out about the schedules within given windows.
+
+    `status` is "found", "infeasible" or "stopped". `order` lists all tasks so that those of each device are in order,
+    `fusions` the backwards to fuse; no schedule within the windows has a value below `bound` ticks.
+    """
+
+    status: str
+    order: list[int] = field(default_factory=list)
+    fusions: list[Fusion] = field(default_factory=list)
+    bound: int = 0
+
+
+class Solver(Protocol):
+    """What finds schedules within windows: the ILP with one of its back ends, or CP-SAT."""
+
+    probing: float
+    """The share of its time that is better spent on probing the windows first."""
+
+    @property
+    def name(self) -> str:
+        """Name and version."""
+
+    def solve(self, windows: Windows, deadline: float) -> Solution:
+        """Look for a schedule until `deadline` (of time.monotonic)."""
 
 
 class Backend(Protocol):

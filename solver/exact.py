@@ -15,13 +15,11 @@ from ..compiler.problem import Problem
 from ..compiler.schedule import Schedule
 from ..compiler.simulation import simulate
 from ..compiler.verification import verify
-from .backend import Backend, ilp_backend
-from .ilp import Ilp
+from .backend import Solver, ilp_backend
+from .cpsat import CpSat
+from .ilp import IlpSolver
 from .tasks import Tasks, tasks
 from .windows import Refuted, Windows, lowest_target
-
-PROBING = 0.2
-"""The share of an attempt's time that probing may take before a solver gets the model."""
 
 SHARE = 0.3
 """The share of the time that is left which an attempt at a target below the highest may take."""
@@ -72,7 +70,7 @@ def solve_exact(
     time, the model lacks them, and the bound stays as given. Raises BackendMissingError when the back end is not
     installed, InputError when there is none of that name.
     """
-    solver = ilp_backend(backend)
+    solver = solver_called(backend)
     model = tasks(problem)
     best, value = incumbent, simulate(problem, incumbent).value
     low, high = model.ticks_up(lower_bound), model.ticks_up(value) - 1
@@ -106,17 +104,20 @@ def solve_exact(
     return ExactResult(best, min(bound, value), complete, word, "optimal" if complete else message)
 
 
-def _attempt(model: Tasks, target: int, solver: Backend, deadline: float) -> Outcome:
+def _attempt(model: Tasks, target: int, solver: Solver, deadline: float) -> Outcome:
     """Look for a schedule with a value of at most `target` ticks."""
     try:
         windows = Windows(model, target)
-        windows.probe(time.monotonic() + PROBING * (deadline - time.monotonic()))
+        windows.probe(time.monotonic() + solver.probing * (deadline - time.monotonic()))
     except Refuted:
         return Outcome(None, target + 1, PROPAGATION)
-    ilp = Ilp(windows)
-    answer = solver.solve(ilp.model, deadline)
-    if answer.status == "infeasible":
+    solution = solver.solve(windows, deadline)
+    if solution.status == "infeasible":
         return Outcome(None, target + 1, solver.name)
-    bound = 0 if answer.bound is None else min(math.ceil(answer.bound - 1e-6), target + 1)
-    schedule = model.schedule(ilp.order(answer.values), ilp.fusions(answer.values), "ilp") if answer.values else None
-    return Outcome(schedule, bound, solver.name)
+    found = model.schedule(solution.order, solution.fusions, solver.name) if solution.order else None
+    return Outcome(found, min(solution.bound, target + 1), solver.name)
+
+
+def solver_called(name: str) -> Solver:
+    """The solver "cbc", "highs" or "cp-sat". Raises BackendMissingError when it is not installed."""
+    return CpSat() if name == "cp-sat" else IlpSolver(ilp_backend(name))

@@ -6,12 +6,37 @@ device depends on its order alone, so the order binaries carry it, without a big
 
 from __future__ import annotations
 
-from itertools import combinations
+import math
 
 import pulp
 
+from .backend import Backend, Solution
 from .tasks import Fusion
 from .windows import Windows
+
+
+class IlpSolver:
+    """The ILP with a back end that solves it."""
+
+    probing = 0.2
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    @property
+    def name(self) -> str:
+        return self.backend.name
+
+    def solve(self, windows: Windows, deadline: float) -> Solution:
+        """The schedule of the least value within the windows that is found until `deadline` (of time.monotonic)."""
+        ilp = Ilp(windows)
+        answer = self.backend.solve(ilp.model, deadline)
+        if answer.status == "infeasible":
+            return Solution("infeasible")
+        bound = 0 if answer.bound is None else math.ceil(answer.bound - 1e-6)
+        if not answer.values:
+            return Solution("stopped", bound=bound)
+        return Solution("found", ilp.order(answer.values), ilp.fusions(answer.values), bound)
 
 
 class Ilp:
@@ -35,18 +60,14 @@ class Ilp:
         self._add_fusions()
         self._add_value()
         self._add_disjunctions()
+        self._add_cycles()
         self._add_loads()
         self._add_chains()
         self._add_memory()
 
     def order(self, values: dict[str, float]) -> list[int]:
         """All tasks in an order that agrees with a solution of the model, on every device."""
-        members = self.tasks.on_device
-        number = {
-            task: sum(self._chosen(other, task, values) for other in members[self.tasks.devices[task]] if other != task)
-            for task in range(len(self.tasks.operations))
-        }
-        return sorted(number, key=lambda task: (number[task], task))
+        return self.windows.order_by(lambda first, second: values[self.pairs[first, second].name] > 0.5)
 
     def fusions(self, values: dict[str, float]) -> list[Fusion]:
         """The backwards that a solution fuses."""
@@ -54,17 +75,9 @@ class Ilp:
 
     def before(self, first: int, second: int) -> pulp.LpAffineExpression | pulp.LpVariable | int:
         """1 when `first` runs before `second` on their device, else 0."""
-        if self.windows.before[second] >> first & 1:
-            return 1
-        if self.windows.before[first] >> second & 1:
-            return 0
+        if self.windows.decided(first, second):
+            return self.windows.before[second] >> first & 1
         return self.pairs[first, second] if first < second else 1 - self.pairs[second, first]
-
-    def _chosen(self, first: int, second: int, values: dict[str, float]) -> bool:
-        chosen = self.before(first, second)
-        if isinstance(chosen, int):
-            return bool(chosen)
-        return (values[self.pairs[min(first, second), max(first, second)].name] > 0.5) == (first < second)
 
     def _add_dependencies(self) -> None:
         """start_j >= start_i + lag for every arc (i, j, lag)."""
@@ -76,18 +89,13 @@ class Ilp:
 
         start_w <= start_b + d_b + M (1 - x_b);  start_j >= start_b + lag + (d_bw - d_b) x_b.
         """
-        durations = self.tasks.durations
-        needs: dict[int, list[tuple[int, int]]] = {}
-        for first, second, lag in self.tasks.arcs:
-            needs.setdefault(first, []).append((second, lag))
         for fusion in self.tasks.fusions:
-            b, w = fusion.backward, fusion.weight
-            fused = self.fused[b]
-            slack = max(0, self.windows.latest[w] - self.windows.earliest[b] - durations[b])
-            self.model += self.starts[w] <= self.starts[b] + durations[b] + slack * (1 - fused)
-            for second, lag in needs[b]:
-                if self.tasks.operations[second].stage != self.tasks.operations[b].stage:
-                    self.model += self.starts[second] >= self.starts[b] + lag + fusion.rest * fused
+            b, w, fused = fusion.backward, fusion.weight, self.fused[fusion.backward]
+            end = self.starts[b] + self.tasks.durations[b]
+            slack = max(0, self.windows.latest[w] - self.windows.earliest[b] - self.tasks.durations[b])
+            self.model += self.starts[w] <= end + slack * (1 - fused)
+            for second, lag in self.tasks.gradient_arcs(b):
+                self.model += self.starts[second] >= self.starts[b] + lag + fusion.rest * fused
 
     def _add_value(self) -> None:
         """makespan: value >= end_i; span: value >= end_i - begin_d and begin_d <= start_i, for tasks i of device d."""
@@ -108,21 +116,21 @@ class Ilp:
 
         Pairs whose order is known need no binary, and no row where a third task stands between them.
         """
-        for members in self.tasks.on_device:
-            for first, second in combinations(members, 2):
-                if (first, second) in self.pairs:
-                    choice = self.pairs[first, second]
-                    self._separate(first, second, 1 - choice)
-                    self._separate(second, first, choice)
-                    continue
-                one, other = (first, second) if self.windows.before[second] >> first & 1 else (second, first)
-                if not self.windows.after[one] & self.windows.before[other]:
-                    self.model += self.starts[other] >= self.starts[one] + self._duration(one)
+        for (first, second), choice in self.pairs.items():
+            self._separate(first, second, 1 - choice)
+            self._separate(second, first, choice)
+        for first, second in self.windows.neighbours():
+            self.model += self.starts[second] >= self.starts[first] + self._duration(first)
 
     def _separate(self, first: int, second: int, off: pulp.LpAffineExpression | pulp.LpVariable) -> None:
         """`second` starts after the end of `first` unless `off` is 1."""
         reach = self.windows.latest[first] + self._longest(first) - self.windows.earliest[second]
         self.model += self.starts[second] >= self.starts[first] + self._duration(first) - max(0, reach) * off
+
+    def _add_cycles(self) -> None:
+        """Tasks that take no time cannot each run before the next in a circle: y_ij + y_jk + y_ki <= 2."""
+        for first, second, third in self.windows.open_cycles():
+            self.model += self.before(first, second) + self.before(second, third) + self.before(third, first) <= 2
 
     def _add_loads(self) -> None:
         """What runs before a task takes its time, and so does what runs after it:
@@ -154,14 +162,11 @@ class Ilp:
     def _add_chains(self) -> None:
         """Where i runs before j in any case, what runs before i runs before j: y_ki <= y_kj for every other task k."""
         windows = self.windows
-        for members in self.tasks.on_device:
-            for first in members:
-                for second in members:
-                    if not windows.before[second] >> first & 1 or windows.after[first] & windows.before[second]:
-                        continue
-                    for other in members:
-                        if not windows.decided(other, first) and not windows.decided(other, second):
-                            self.model += self.before(other, first) <= self.before(other, second)
+        for first, second in windows.neighbours():
+            for other in self.tasks.on_device[self.tasks.devices[first]]:
+                if other in (first, second) or windows.decided(other, first) or windows.decided(other, second):
+                    continue
+                self.model += self.before(other, first) <= self.before(other, second)
 
     def _add_memory(self) -> None:
         """Where task k raises the memory: change_k + sum over the other tasks i of change_i y_ik <= room.

@@ -147,6 +147,15 @@ class Tasks:
             pinned.add(self.index[Operation("F", stage, 0)])
         return frozenset(pinned)
 
+    def gradient_arcs(self, backward: int) -> list[tuple[int, int]]:
+        """(j, lag) for the tasks j that wait for the gradient that a B sends to another stage."""
+        stage = self.operations[backward].stage
+        return [
+            (second, lag)
+            for first, second, lag in self.arcs
+            if first == backward and self.operations[second].stage != stage
+        ]
+
     def ticks_up(self, value: float) -> int:
         """A time in ticks, rounded up, but for what is rounding error."""
         return math.ceil(value / self.tick * (1 - 1e-12) - 1e-6)

@@ -6,9 +6,10 @@ target is refuted. Propagation never removes a schedule in number order that mee
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from .tasks import Life, Tasks, bits
 
@@ -57,6 +58,32 @@ class Windows:
                 for second in members[position + 1 :]:
                     if not known >> second & 1:
                         yield first, second
+
+    def neighbours(self) -> Iterator[tuple[int, int]]:
+        """Pairs (i, j) decided to run in this order, with no third task decided to run between them."""
+        for second, mask in enumerate(self.before):
+            for first in bits(mask):
+                if not self.after[first] & mask:
+                    yield first, second
+
+    def open_cycles(self) -> Iterator[tuple[int, int, int]]:
+        """Triples of tasks of one device that take no time, and could each run before the next in a circle.
+
+        Start times rule out every other circle.
+        """
+        for members in self.tasks.on_device:
+            instant = [task for task in members if self.tasks.durations[task] == 0]
+            for first, second, third in itertools.combinations(instant, 3):
+                for i, j, k in ((first, second, third), (third, second, first)):
+                    if not (self.after[j] >> i | self.after[k] >> j | self.after[i] >> k) & 1:
+                        yield i, j, k
+
+    def order_by(self, chosen: Callable[[int, int], bool]) -> list[int]:
+        """All tasks, on every device in order; `chosen(i, j)` tells for an open pair i < j whether i runs first."""
+        count = {task: mask.bit_count() for task, mask in enumerate(self.before)}
+        for first, second in self.open_pairs():
+            count[second if chosen(first, second) else first] += 1
+        return sorted(count, key=lambda task: (count[task], task))
 
     def order(self, first: int, second: int) -> None:
         """Decide that one task runs before another on their device, and what follows from it by transitivity."""
