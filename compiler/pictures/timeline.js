@@ -6,7 +6,8 @@ const GUTTER = 52, RIGHT = 10, TOP = 4, AXIS = 24, MEMORY = 96, MEMORY_HEAD = 20
 const LANES = 620, LEAST_LANE = 8, TALL_LANE = 24, MOST_LANE = 30;
 const COARSE = 2.5;  // Below so many pixels a step on average, a lane is drawn as a blend of colours, not as boxes;
 const MOST_BOXES = 6000;  // and so are all lanes when more steps than these are visible, to stay smooth.
-const MOST_CURVES = 16;
+const MOST_CURVES = 16;  // With more devices than these, the memory of one alone is drawn.
+const FAR = 20000;
 const LIGHTER = 16;  // The bit of a kind that says that the step is drawn in the lighter shade.
 const FONT = '11px system-ui, "Liberation Sans", "DejaVu Sans", sans-serif';
 
@@ -199,7 +200,11 @@ class Panel {
     Object.assign(this.canvas.dataset, { gutter: GUTTER, room: this.room, top: TOP, lane: this.lane });
   }
 
-  x(time) { return GUTTER + (time - this.plan.begin - view.from) / (view.to - view.from) * this.room; }
+  /** Where a time is; never so far outside that a canvas's single precision would move what is inside. */
+  x(time) {
+    const x = GUTTER + (time - this.plan.begin - view.from) / (view.to - view.from) * this.room;
+    return Math.max(-FAR, Math.min(FAR, x));
+  }
 
   time(x) { return this.plan.begin + view.from + (x - GUTTER) / this.room * (view.to - view.from); }
 
@@ -572,7 +577,7 @@ function say(lines, x, y) {
 
 function listen(panel) {
   const { canvas, plan } = panel;
-  let held = null;
+  let grip = null;
   canvas.addEventListener("wheel", (event) => {
     event.preventDefault();
     const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
@@ -581,12 +586,12 @@ function listen(panel) {
     hover(event);
   }, { passive: false });
   canvas.addEventListener("pointerdown", (event) => {
-    held = { x: event.offsetX, from: view.from, to: view.to };
+    grip = { x: event.offsetX, from: view.from, to: view.to };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointerup", (event) => {
-    const still = held && Math.abs(event.offsetX - held.x) < 3;
-    held = null;
+    const still = grip && Math.abs(event.offsetX - grip.x) < 3;
+    grip = null;
     const { device } = panel.at(event.offsetX, event.offsetY);
     if (still && device !== undefined) {
       panel.device = device;
@@ -594,11 +599,11 @@ function listen(panel) {
       redraw();
     }
   });
-  canvas.addEventListener("pointercancel", () => { held = null; });
+  canvas.addEventListener("pointercancel", () => { grip = null; });
   canvas.addEventListener("pointermove", (event) => {
-    if (held) {
-      const by = (held.x - event.offsetX) / panel.room * (held.to - held.from);
-      show(held.from + by, held.to + by);
+    if (grip) {
+      const by = (grip.x - event.offsetX) / panel.room * (grip.to - grip.from);
+      show(grip.from + by, grip.to + by);
     }
     hover(event);
   });
@@ -759,7 +764,9 @@ function idleTable(panel, letter) {
   total.className = "total";
   table.append(total);
   const section = document.createElement("section"), wide = element("div", "", "wide");
-  wide.tabIndex = 0;
+  wide.tabIndex = 0;  // so that the keyboard can scroll it
+  wide.setAttribute("role", "region");
+  wide.setAttribute("aria-label", "Idle time of each device by cause");
   wide.append(table);
   section.append(element("h2", `Idle time of each device by cause${letter ? `, ${letter}${plan.name}` : ""}`), wide);
   return section;

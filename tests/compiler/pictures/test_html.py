@@ -409,6 +409,15 @@ def test_plans_in_different_units_are_not_compared() -> None:
         html.draw([plan(), plan(time_unit="s")])
 
 
+def test_lanes_of_many_devices_can_be_made_tall(opened: Open) -> None:
+    """So that numbers fit in; with few devices they are tall anyway, and nothing is asked."""
+    page = opened(plan(devices=64, microbatches=2, memory_cap=None))
+    low = _numbers(page)["lane"]
+    page.get_by_label("Tall lanes").check()
+    assert low < 12 < _numbers(page)["lane"]
+    assert not opened(plan()).get_by_label("Tall lanes").is_visible()
+
+
 def test_two_hundred_thousand_operations_stay_usable(opened: Open) -> None:
     """64 devices and 1024 micro-batches: painted, zoomed to single steps, and each is found under the pointer."""
     drawn = plan(devices=64, microbatches=1024, memory_cap=None)
