@@ -19,6 +19,7 @@ from .problem import Problem
 from .simulation import inputs
 
 TRANSFERS = ("rendezvous", "buffered")
+_MOST_NAMES = 12
 _Channel = tuple[int, int]
 _Spell = Callable[[Instruction], str]
 
@@ -269,12 +270,17 @@ def _check_progress(streams: Sequence[Stream], report: Report, transfers: str, s
     stuck = {d: reason for d in range(len(streams)) if position[d] < len(blocks[d]) and (reason := obstacle(d))}
     if stuck:
         cycle = _cycle({device: peer for device, (_, _, peer) in stuck.items()})
-        chain = "; ".join(f"device {d} is stuck at {spell(stuck[d][0])} {stuck[d][1]}" for d in cycle)
-        others = ", ".join(f"device {d} at {spell(stuck[d][0])}" for d in stuck if d not in cycle)
         first = cycle[0]
+        links = [f"device {d} is stuck at {spell(stuck[d][0])} {stuck[d][1]}" for d in cycle[:_MOST_NAMES]]
+        if len(cycle) > len(links):
+            links.append(f"and so on over {len(cycle)} devices, back to device {first}")
+        around = sorted(stuck.keys() - set(cycle))
+        others = [f"device {d} at {spell(stuck[d][0])}" for d in around[:_MOST_NAMES]]
+        others += [f"{len(around) - len(others)} more"] if len(around) > len(others) else []
         report.error(
             "stall",
-            f"with {transfers} transfers the streams stall: {chain}" + (f" (so also {others})" if others else ""),
+            f"with {transfers} transfers the streams stall: {'; '.join(links)}"
+            + (f" (so also {', '.join(others)})" if others else ""),
             device=first,
             operation=spell(stuck[first][0]),
             index=sum(map(len, blocks[first][: position[first]])),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from .simulation import Execution, execute, inputs
 from .table import NUMBER, Rows, Table
 
 _MOST_NAMES = 12
+_MOST_VISITS = 1_000_000
 _NOTHING = 1e-9
 
 
@@ -265,11 +267,15 @@ def _check_deadlock(
     waits = _waits(problem, schedule, table, places, execution)
     cycle = _shortest_cycle({device: [maker for _, _, maker in found] for device, found in waits.items()})
     links = []
-    for device, following in zip(cycle, cycle[1:] + cycle[:1], strict=True):
+    for device, following in zip(cycle[:_MOST_NAMES], [*cycle[1:], cycle[0]], strict=False):
         step, made = next((step, made) for step, made, maker in waits[device] if maker == following)
         links.append(f"device {device} is stuck at {step}, waiting for {made}, which comes later on device {following}")
-    others = ", ".join(f"device {d} at {found[0][0]}" for d, found in sorted(waits.items()) if d not in cycle)
-    message = f"the orders deadlock: {'; '.join(links)}" + (f" (so also {others})" if others else "")
+    if len(cycle) > len(links):
+        links.append(f"and so on over {len(cycle)} devices, back to device {cycle[0]}")
+    around = sorted(waits.keys() - set(cycle))
+    others = [f"device {device} at {waits[device][0][0]}" for device in around[:_MOST_NAMES]]
+    others += [f"{len(around) - len(others)} more"] if len(around) > len(others) else []
+    message = f"the orders deadlock: {'; '.join(links)}" + (f" (so also {', '.join(others)})" if others else "")
     first = cycle[0]
     report.error("deadlock", message, device=first, operation=waits[first][0][0], index=len(execution.starts[first]))
 
@@ -294,21 +300,35 @@ def _waits(
 
 
 def _shortest_cycle(successors: dict[int, list[int]]) -> list[int]:
-    """A shortest cycle of a graph that has one: breadth first from every node, the smallest node first."""
+    """A shortest cycle of a graph where every node has a successor: breadth first from every node, smallest first.
+
+    In graphs so large that this takes too long, the shortest of those found by then.
+    """
     best: list[int] = []
+    visits = 0
     for start in sorted(successors):
-        paths = {start: [start]}
+        before = {start: start}
+        depth = {start: 1}
         for node in (frontier := [start]):
-            if best and len(paths[node]) >= len(best):
+            if best and (depth[node] >= len(best) or visits > _MOST_VISITS):
                 break
+            visits += 1
             if start in successors[node]:
-                best = paths[node]
+                best = _path(before, node)
                 break
             for after in successors[node]:
-                if after not in paths:
-                    paths[after] = [*paths[node], after]
+                if after not in before:
+                    before[after], depth[after] = node, depth[node] + 1
                     frontier.append(after)
     return best
+
+
+def _path(before: dict[int, int], node: int) -> list[int]:
+    path = [node]
+    while before[node] != node:
+        node = before[node]
+        path.append(node)
+    return path[::-1]
 
 
 def _check_memory(problem: Problem, table: Table, report: Report) -> None:
@@ -317,8 +337,9 @@ def _check_memory(problem: Problem, table: Table, report: Report) -> None:
     factors = np.array(problem.profile.microbatches or (1.0,))
     by_stage = np.array([problem.memories[kind] for kind in KINDS])
     changes = by_stage[table.kind, table.stage] * factors[table.microbatch if len(factors) > 1 else 0]
-    for device in range(problem.devices):
-        rows = np.flatnonzero(table.device == device)
+    bounds = np.searchsorted(table.device, np.arange(problem.devices + 1))
+    for device, (begin, end) in enumerate(pairwise(bounds)):
+        rows = np.arange(begin, end)
         # within a step, increases come first: the stable sort leaves everything else in place
         rows = rows[np.argsort(2 * table.index[rows] + (changes[rows] < 0), kind="stable")]
         held = problem.static_memory[device] + np.cumsum(changes[rows])

@@ -15,7 +15,7 @@ from ..operation import Operation, Pair, Step
 
 MAX_BYTES = 64 * 2**20
 """Schedule files larger than this are refused."""
-MAX_CELLS = 8_000_000
+MAX_ENTRIES = 8_000_000
 """Files with more entries than this are refused."""
 MAX_DEVICES = 2**16
 _LONGEST_SHOWN = 40
@@ -81,6 +81,7 @@ class Drawing:
     placement: str | None = None
     microbatches: int | None = None
     report: Report = field(default_factory=Report)
+    entries: int = 0
 
     def spell(self, what: Item | str) -> str:
         """An entry, or every operation named in a text, in the letters of the file."""
@@ -110,10 +111,12 @@ class Drawing:
         else:
             self.report.count("bad-token", 1)
 
-    def check_size(self) -> None:
-        """Raise InputError when the file is larger than anything that could be judged."""
-        if len(self.rows) > MAX_DEVICES or sum(len(row.items) for row in self.rows) > MAX_CELLS:
-            raise InputError(f"the file has more than {MAX_DEVICES} devices or {MAX_CELLS} entries", code="too-large")
+    def add(self, row: Row) -> None:
+        """Append a device. Raises InputError when the file is larger than anything that could be judged."""
+        self.rows.append(row)
+        self.entries += len(row.items)
+        if len(self.rows) > MAX_DEVICES or self.entries > MAX_ENTRIES:
+            raise InputError(f"the file has more than {MAX_DEVICES} devices or {MAX_ENTRIES} entries", code="too-large")
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:

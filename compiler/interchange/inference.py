@@ -17,6 +17,7 @@ from ..placement import Placement, bidirectional, explicit, named
 from ..schedule import Schedule
 from ..table import Rows, Table
 from . import layout
+from .drawing import shown
 
 
 def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
@@ -24,13 +25,10 @@ def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
     table = Table.of(schedule)
     stages, microbatches = _extents(table)
     valid = table.stage < stages
-    held = np.zeros((stages, schedule.devices), np.int64)
-    np.add.at(held, (table.stage[valid], table.device[valid]), 1)
-    owners = held.argmax(axis=1)
-    for stage in np.flatnonzero(held.sum(axis=1) == 0):
+    owners, strangers = _owners(table, valid, stages, schedule.devices)
+    for stage in np.flatnonzero(owners < 0):
         report.error("missing-stage", f"no device executes stage {stage}, though there are stages 0 to {stages - 1}")
         owners[stage] = owners[stage - 1]
-    strangers = int(valid.sum() - held.max(axis=1).sum())
     if strangers and stages == schedule.devices:
         both = bidirectional(stages)
         goes_up = table.microbatch >= (microbatches + 1) // 2
@@ -40,6 +38,18 @@ def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
     for device in sorted(set(range(schedule.devices)) - set(owners.tolist())):
         report.error("idle-device", f"device {device} owns no stage", device=device)
     return (None if report.has("idle-device") else explicit(tuple(owners.tolist()))), microbatches
+
+
+def _owners(table: Table, valid: Rows, stages: int, devices: int) -> tuple[Rows, int]:
+    """The device that executes most of each stage, -1 where none does, and how many operations are elsewhere."""
+    pairs, times = np.unique(table.stage[valid] * devices + table.device[valid], return_counts=True)
+    order = np.lexsort((-pairs, times))  # the most frequent last, of equals the smallest device
+    owners = np.full(stages, -1)
+    most = np.zeros(stages, np.int64)
+    for pair, count in zip(pairs[order].tolist(), times[order].tolist(), strict=True):
+        owners[pair // devices] = pair % devices
+        most[pair // devices] = count
+    return owners, int(valid.sum() - most.sum())
 
 
 def _extents(table: Table) -> tuple[int, int]:
@@ -71,7 +81,7 @@ def placed(placement: str | Sequence[int] | Placement, devices: int, stages: int
         owners = tuple(int(owner) for owner in (placement.split(",") if isinstance(placement, str) else placement))
     except ValueError:
         raise InputError(
-            f"placement {placement!r} is not a list of device numbers", hint="write it as 0,1,1,0"
+            f"placement {shown(str(placement))} is not a list of device numbers", hint="write it as 0,1,1,0"
         ) from None
     if max(owners, default=0) >= len(owners):
         raise InputError(f"the placement names device {max(owners)}, but has only {len(owners)} stages")

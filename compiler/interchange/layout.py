@@ -10,6 +10,7 @@ import re
 
 from ..errors import InputError
 from ..placement import Placement, loop
+from .drawing import shown
 
 MAX_LETTERS = 2**16
 _TOKEN = re.compile(r"\(([^()]*)\)(?:\*(\d{1,5}))?|([A-Za-z|])(?:\*(\d{1,5}))?", re.ASCII)
@@ -32,7 +33,7 @@ def _expand(part: str, whole: str) -> str:
         match = _TOKEN.match(part, place)
         if match is None:
             raise InputError(
-                f"layout {whole!r}: {part[place]!r} is not a letter, |, or a group in brackets",
+                f"layout {shown(whole)}: {part[place]!r} is not a letter, |, or a group in brackets",
                 hint="for example Et*3|(tt|)*29,m|L",
             )
         group, times, letter, letter_times = match.groups()

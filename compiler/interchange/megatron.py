@@ -45,8 +45,7 @@ def read(text: str) -> Drawing:
             key = kind + match[2]
             row.add(Operation(kind, stage, seen[key]), word.start() + 1, cell)
             seen[key] += 1
-        drawing.rows.append(row)
-        drawing.check_size()
+        drawing.add(row)
     return drawing
 
 

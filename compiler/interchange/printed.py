@@ -12,18 +12,18 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_right
 from functools import partial
 
-from ..errors import InputError
 from . import torch_csv
-from .drawing import MAX_DEVICES, Drawing, Item, Row, lines, shown
+from .drawing import Drawing, Item, Row, lines, shown
 
 DIALECT = "printed"
 _LABEL = re.compile(r"[ \t]*(?:Step[ \t]*)?\d+[ \t]*:", re.IGNORECASE)
 _HEADER = re.compile(r"(?:Rank|Device|GPU)[ \t]*\d+", re.IGNORECASE)
 _CELL = re.compile(r"[^ \t|]+")
 _NAME = re.compile(r"([FIWB])(\d{1,9})_s(\d{1,9})", re.ASCII)
-_MARK = re.compile(r"[ \t]*<-- ERROR HERE[ \t]*$")
+_MARK = "<-- ERROR HERE"
 _IDLE = ("None", ".")
 
 
@@ -42,7 +42,7 @@ def words(line: str) -> list[str]:
     if _HEADER.search(line):
         return []
     label = _LABEL.match(line)
-    return _CELL.findall(_MARK.sub("", line[label.end() if label else 0 :]))
+    return _CELL.findall(line.partition(_MARK)[0], label.end() if label else 0)
 
 
 def read(text: str) -> Drawing:
@@ -57,18 +57,15 @@ def read(text: str) -> Drawing:
     columns: list[int] | None = None
     step = 0
     for number, line in lines(text):
-        found = [match.start() for match in _HEADER.finditer(line)]
-        if found:
-            columns = found
+        if _HEADER.search(line):
+            columns = [match.start() for match in _HEADER.finditer(line)]
             continue
         if not line.strip(" \t"):
             continue
         label = _LABEL.match(line)
-        start = label.end() if label else 0
-        cells = [(match[0], start + match.start()) for match in _CELL.finditer(_MARK.sub("", line[start:]))]
-        _read_step(drawing, cells, columns, number, step, kinds)
+        found = _CELL.finditer(line.partition(_MARK)[0], label.end() if label else 0)
+        _read_step(drawing, [(cell[0], cell.start()) for cell in found], columns, number, step, kinds)
         step += 1
-    drawing.check_size()
     return drawing
 
 
@@ -82,18 +79,16 @@ def _read_step(
 ) -> None:
     """One line: a cell for every device."""
     expected = len(columns) if columns else len(drawing.rows) if step else len(cells)
-    if expected > MAX_DEVICES:
-        raise InputError(f"the table has more than {MAX_DEVICES} columns", code="too-large")
     while len(drawing.rows) < expected:
         row = Row(number)
         row.lines = array("I")
-        drawing.rows.append(row)
+        drawing.add(row)
     if columns is None and len(cells) != expected:
         message = f"this step has {len(cells)} cells, but the first has {expected} (hint: write None for an idle one)"
         drawing.report.error("cell-count", message, line=number, column=1)
         return
     for place, (token, start) in enumerate(cells):
-        device = place if columns is None else max(0, sum(column <= start for column in columns) - 1)
+        device = place if columns is None else max(0, bisect_right(columns, start) - 1)
         if token in _IDLE:
             continue
         row, item = drawing.rows[device], _parse(token, kinds)
@@ -106,6 +101,7 @@ def _read_step(
             row.add(item, start + 1, step)
             assert row.lines is not None
             row.lines.append(number)
+            drawing.entries += 1
 
 
 def _parse(token: str, kinds: dict[str, str]) -> Item | None:

@@ -12,7 +12,6 @@ draws idle and carries no time. Lines that begin with `#` are comments; `# place
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from functools import partial
 
 from ..errors import InputError
@@ -25,7 +24,7 @@ from .inference import placed
 DIALECT = "text"
 TOKEN = re.compile(r"(\d{1,9})?(F|BW|B|W)(\d{1,9})(?:\+(\d{1,9})?(F|BW|B|W)(\d{1,9}))?", re.ASCII)
 _WORD = re.compile(r"[^ \t]+")
-_STATEMENT = re.compile(r"[ \t]*#\s*(placement|microbatches)\s*:\s*(.*?)\s*", re.IGNORECASE)
+_STATEMENT = re.compile(r"[ \t]*#[ \t]*(placement|microbatches)[ \t]*:[ \t]*(.*)", re.IGNORECASE)
 _STAGE = re.compile(r"(?<![^ \t+])(\d{1,9})[FBW]", re.ASCII)
 
 
@@ -49,9 +48,12 @@ def read(text: str) -> Drawing:
             _read_statement(drawing, line, number)
         elif content:
             rows.append((number, line))
+    stated = _stated_stages(drawing, len(rows))
     for device, (number, line) in enumerate(rows):
-        drawing.rows.append(_read_row(drawing, device, number, line, full_backwards, len(rows)))
-        drawing.check_size()
+        stages = sorted({int(stage) for stage in _STAGE.findall(line)})
+        if not stages:
+            stages = list(stated[device]) if device < len(stated) else [device]
+        drawing.add(_read_row(drawing, device, number, line, full_backwards, stages))
     if full_backwards:
         drawing.report.warning(
             "full-backwards", "there are B but no W: every B is read as a full backward, which this form writes as BW"
@@ -63,7 +65,7 @@ def _read_statement(drawing: Drawing, line: str, number: int) -> None:
     match = _STATEMENT.fullmatch(line)
     if match is None:
         return
-    key, value = match[1].lower(), match[2]
+    key, value = match[1].lower(), match[2].rstrip(" \t")
     if key == "placement":
         drawing.placement = value
     elif re.fullmatch(r"\d{1,9}", value, re.ASCII):
@@ -73,9 +75,9 @@ def _read_statement(drawing: Drawing, line: str, number: int) -> None:
         drawing.report.error("bad-comment", message, line=number, column=match.start(2) + 1)
 
 
-def _read_row(drawing: Drawing, device: int, number: int, line: str, full_backwards: bool, devices: int) -> Row:
+def _read_row(drawing: Drawing, device: int, number: int, line: str, full_backwards: bool, stages: list[int]) -> Row:
+    """One line; `stages` are those that a token without a stage may mean."""
     row = Row(number)
-    stages = _stages(drawing, device, line, devices)
     stage = stages[0] if len(stages) == 1 else None
     for cell, word in enumerate(_WORD.finditer(line)):
         token, column = word[0], word.start() + 1
@@ -95,13 +97,14 @@ def _read_row(drawing: Drawing, device: int, number: int, line: str, full_backwa
     return row
 
 
-def _stages(drawing: Drawing, device: int, line: str, devices: int) -> list[int]:
-    """The stages that tokens of this line may mean: those it names, those of the stated placement, else its own."""
-    found = {int(stage) for stage in _STAGE.findall(line)}
-    if drawing.placement is not None and not found:
-        with suppress(InputError, IndexError):  # the reader reports a placement that cannot be understood
-            found = set(placed(drawing.placement, devices, devices).copies[device])
-    return sorted(found) or [device]
+def _stated_stages(drawing: Drawing, devices: int) -> tuple[tuple[int, ...], ...]:
+    """The stages that the stated placement gives each device; nothing where none is stated, or it makes no sense."""
+    if drawing.placement is None:
+        return ()
+    try:
+        return placed(drawing.placement, devices, devices).copies
+    except InputError:
+        return ()  # the reader reports it
 
 
 def _step(match: re.Match[str], default: int | None, full_backwards: bool) -> Step | None:

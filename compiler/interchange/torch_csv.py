@@ -52,10 +52,10 @@ def read(text: str, dialect: str) -> Drawing:
         if not line.strip(" \t,"):
             blank += 1
             continue
-        drawing.rows.extend(Row(number) for _ in range(blank))
+        for _ in range(blank):
+            drawing.add(Row(number))
         blank = 0
-        drawing.rows.append(_read_row(drawing, number, line, kinds))
-        drawing.check_size()
+        drawing.add(_read_row(drawing, number, line, kinds))
     return drawing
 
 
