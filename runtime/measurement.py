@@ -124,6 +124,8 @@ class _Bench:
     def held(self) -> tuple[float, float]:
         """Bytes that a micro-batch holds after F and after B."""
         memory = HeldMemory([self._stage.module])
+        memory.ignore(() if any(self._differentiable) else self._inputs)  # a part of the batch
+        memory.ignore(self._target or ())
         before = self._allocated()
         self._stage.memory = None if self._device.type == "cuda" else memory
         with self._stage.installed():

@@ -16,17 +16,21 @@ Key = tuple[int, int]
 class HeldMemory:
     """Bytes of the tensors that micro-batches hold between their forward and their last backward.
 
-    A storage that several of them share counts once; parameters and buffers do not count.
+    A storage that several of them share counts once; parameters, buffers and what is to be ignored do not count.
     """
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
-        modules = list(modules)
-        static = [t for module in modules for t in (*module.parameters(), *module.buffers())]
-        self._static = {tensor.untyped_storage().data_ptr() for tensor in static}
+        self._ignored: set[int] = set()
+        for module in modules:
+            self.ignore((*module.parameters(), *module.buffers()))
         self._held: dict[Key, dict[int, int]] = {}
         self._owners: Counter[int] = Counter()
         self.current = 0
         self.peak = 0
+
+    def ignore(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Never count what these hold: the batch, which stays for the whole step."""
+        self._ignored.update(tensor.untyped_storage().data_ptr() for tensor in tensors)
 
     @contextlib.contextmanager
     def saving(self, key: Key) -> Iterator[None]:
@@ -45,7 +49,7 @@ class HeldMemory:
         for tensor in tensors:
             storage = tensor.untyped_storage()
             address = storage.data_ptr()
-            if address in self._static or address in held:
+            if address in self._ignored or address in held:
                 continue
             held[address] = storage.nbytes()
             if self._owners[address] == 0:

@@ -80,6 +80,7 @@ class Pipeline:
         """The losses of the last step by micro-batch, of those whose last stage is on this rank."""
         self.events: list[Event] | None = None
         """Where it is set, every instruction is recorded here, and on a GPU waited for."""
+        self._memory: HeldMemory | None = None
         self._m = problem.microbatches
         self._last = problem.stages - 1
         self._seed = seed
@@ -220,6 +221,7 @@ class Pipeline:
 
     def count_memory(self, memory: HeldMemory | None) -> None:
         """Count what micro-batches hold from the next step on, or stop counting. It costs time."""
+        self._memory = memory
         for stage in self._stages.values():
             stage.memory = memory
 
@@ -240,6 +242,8 @@ class Pipeline:
             self._forms = learn_forms(self.plan, self.transport, self._try_forward, self._inputs)
             self._buffers = _buffers(self.plan.streams[self.rank], self._forms, self.transport.device)
             self._ready = True
+        if self._memory is not None:
+            self._memory.ignore(t for part in (*(self._inputs or ()), *(self._targets or ())) for t in part)
         self._values.clear()
         self.losses = {}
 

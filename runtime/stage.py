@@ -15,6 +15,8 @@ from .memory import HeldMemory
 from .microbatch import Tensors, as_tuple, restored_generators, unwrapped
 from .split import Deferral, Splitter
 
+_AS_EVER = contextlib.nullcontext()
+
 
 @dataclass
 class _Live:
@@ -75,11 +77,9 @@ class Stage:
         )
         split = split and any(differentiable)
         key = (self.number, microbatch)
-        with contextlib.ExitStack() as stack:
-            if split:
-                stack.enter_context(self._splitter.splitting())
-            if self.memory is not None:
-                stack.enter_context(self.memory.saving(key))
+        splitting = self._splitter.splitting() if split else _AS_EVER
+        saving = _AS_EVER if self.memory is None else self.memory.saving(key)
+        with splitting, saving:
             outputs = as_tuple(self.module(*leaves, **(keywords or {})), f"the output of stage {self.number}")
             if self._loss is not None and target is not None:
                 outputs = (self._loss(unwrapped(outputs), unwrapped(target)),)

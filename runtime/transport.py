@@ -7,8 +7,7 @@ devices, as the plan's verification assumes.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import torch
 import torch.distributed as dist
@@ -25,15 +24,6 @@ class TransferError(RunError):
     """A transfer broke, most likely because of what happened on another rank."""
 
 
-@contextlib.contextmanager
-def _with(peer: int | str) -> Iterator[None]:
-    """Name the peer in what torch.distributed raises."""
-    try:
-        yield
-    except RuntimeError as error:
-        raise TransferError(f"the transfer with {peer} broke: {error}") from error
-
-
 class Transport:
     """The channels of one rank. Devices are numbered as ranks of `group` (None: the default group).
 
@@ -46,37 +36,40 @@ class Transport:
         self.group = group
         self.device = device
         self.rank = dist.get_rank(group) if dist.is_initialized() else 0
+        self._global: dict[int, int] = {}
         self._groups: dict[Channel, dist.ProcessGroup | None] = {}
         self._pending: dict[Operation, tuple[list[dist.Work], Tensors, int]] = {}
         for channel in sorted(channels):
             if self.rank not in channel:
                 continue
+            members = [device if group is None else dist.get_global_rank(group, device) for device in channel]
+            self._global.update(zip(channel, members, strict=True))
             own = group
             if dist.get_backend(group) == "nccl":
-                members = [self._global(device) for device in channel]
                 own = dist.new_group(members, backend="nccl", use_local_synchronization=True)
             self._groups[channel] = own
 
-    def _global(self, device: int) -> int:
-        return device if self.group is None else dist.get_global_rank(self.group, device)
-
     def isend(self, tensor: torch.Tensor, peer: int) -> dist.Work:
         """Start one message; the tensor must be contiguous and stay as it is until the work is done."""
-        with _with(f"rank {peer}"):
-            work = dist.isend(tensor, self._global(peer), group=self._groups[self.rank, peer])
+        try:
+            work = dist.isend(tensor, self._global[peer], group=self._groups[self.rank, peer])
+        except RuntimeError as error:
+            raise _broken(peer, error) from error
         assert work is not None  # the rank belongs to the group
         return work
 
     def irecv(self, tensor: torch.Tensor, peer: int) -> dist.Work:
         """Post the receive of one message."""
-        with _with(f"rank {peer}"):
-            work = dist.irecv(tensor, self._global(peer), group=self._groups[peer, self.rank])
+        try:
+            work = dist.irecv(tensor, self._global[peer], group=self._groups[peer, self.rank])
+        except RuntimeError as error:
+            raise _broken(peer, error) from error
         assert work is not None
         return work
 
     def send(self, value: Operation, tensors: Tensors, peer: int) -> None:
         """Start sending a value. Its tensors are kept until it is waited for."""
-        tensors = tuple(tensor.contiguous() for tensor in tensors)
+        tensors = tuple([tensor.contiguous() for tensor in tensors])
         self._pending[value] = ([self.isend(tensor, peer) for tensor in tensors], tensors, peer)
 
     def receive(self, value: Operation, buffers: Tensors, peer: int) -> None:
@@ -87,23 +80,33 @@ class Transport:
         """Block until the send or receive of a value is complete (with NCCL: the current stream), and return its
         tensors."""
         works, tensors, peer = self._pending.pop(value)
-        with _with(f"rank {peer}"):
+        try:
             for work in works:
                 work.wait()
+        except RuntimeError as error:
+            raise _broken(peer, error) from error
         return tensors
 
     def exchange(self, tensor: torch.Tensor, peer: int) -> torch.Tensor:
         """Send a tensor to a peer that sends one of the same form; returns the peer's."""
         other = torch.empty_like(tensor, memory_format=torch.contiguous_format)
         works = self.irecv(other, peer), self.isend(tensor.contiguous(), peer)
-        with _with(f"rank {peer}"):
+        try:
             for work in works:
                 work.wait()
+        except RuntimeError as error:
+            raise _broken(peer, error) from error
         return other
 
     def sum(self, tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
         """Replace the tensor of every rank of the group (default: this pipeline's) by the sum of all."""
         group = self.group if group is None else group
         if dist.is_initialized() and dist.get_world_size(group) > 1:
-            with _with("all ranks"):
+            try:
                 dist.all_reduce(tensor, group=group)
+            except RuntimeError as error:
+                raise TransferError(f"the sum over all ranks broke: {error}") from error
+
+
+def _broken(peer: int, error: RuntimeError) -> TransferError:
+    return TransferError(f"the transfer with rank {peer} broke: {error}")
