@@ -99,7 +99,7 @@ def _read_row(drawing: Drawing, device: int, number: int, line: str, full_backwa
 
 def _stated_stages(drawing: Drawing, devices: int) -> tuple[tuple[int, ...], ...]:
     """The stages that the stated placement gives each device; nothing where none is stated, or it makes no sense."""
-    if drawing.placement is None:
+    if drawing.placement is None or not devices:
         return ()
     try:
         return placed(drawing.placement, devices, devices).copies
