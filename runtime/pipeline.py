@@ -252,7 +252,10 @@ class Pipeline:
             return None
         if inputs is None:
             raise InputError("this rank owns stage 0, so it needs the inputs")
-        return cut(inputs, self._m, "inputs")
+        found = cut(inputs, self._m, "inputs")
+        if any(tensor.requires_grad for tensor in found[0]):
+            raise InputError("the inputs need a gradient, which stage 0 does not give", hint="make them its parameters")
+        return found
 
     def _cut_targets(self, targets: Any, weights: Sequence[float] | None) -> list[Tensors] | None:
         if self._last not in self._stages:
@@ -336,7 +339,11 @@ class Pipeline:
         total = torch.zeros((), dtype=torch.float64, device=self.transport.device)
         for microbatch, loss in sorted(self.losses.items()):
             total += loss.double() * self._weights[microbatch]
-        self.transport.sum(total)
+        placement = self.plan.problem.placement
+        if placement.bidirectional:
+            self.transport.sum(total)
+        else:
+            self.transport.share(total, placement.down[-1])
         return total
 
 
@@ -391,7 +398,11 @@ def _check_forms(outputs: Tensors, forms: Forms) -> None:
         output.shape != form.shape or output.dtype != form.dtype for output, form in zip(outputs, forms, strict=False)
     ):
         found = ", ".join(str(Form.of(output)) for output in outputs)
-        raise RunError(f"the output is {found}, but it was {', '.join(map(str, forms))} in the handshake")
+        expected = ", ".join(map(str, forms))
+        raise RunError(
+            f"the output is {found}, but it was {expected} in the handshake; where shapes change, call prepare again "
+            "on all ranks"
+        )
 
 
 def _described(error: Exception) -> str:

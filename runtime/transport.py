@@ -98,6 +98,14 @@ class Transport:
             raise _broken(peer, error) from error
         return other
 
+    def share(self, tensor: torch.Tensor, source: int) -> None:
+        """Give the tensor of one rank to all."""
+        if dist.is_initialized() and dist.get_world_size(self.group) > 1:
+            try:
+                dist.broadcast(tensor, group=self.group, group_src=source)
+            except RuntimeError as error:
+                raise _broken(source, error) from error
+
     def sum(self, tensor: torch.Tensor, group: dist.ProcessGroup | None = None) -> None:
         """Replace the tensor of every rank of the group (default: this pipeline's) by the sum of all."""
         group = self.group if group is None else group

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import torch
 from debubble.runtime import Workload
@@ -27,6 +28,8 @@ class Failing(nn.Module):
             if self.how == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self.how == "hang":
+                if "BEGUN" in os.environ:
+                    Path(os.environ["BEGUN"]).write_text(str(os.getpid()))
                 time.sleep(1000)
         return self.linear(x)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -76,3 +79,42 @@ def test_no_steps_are_refused() -> None:
     """A run takes at least one step."""
     with pytest.raises(InputError, match="at least 1, not 0"):
         run(named_plan("1f1b", 2, 4), EXAMPLE, steps=0)
+
+
+def test_torchrun(tmp_path: Path) -> None:
+    """Under torchrun every process is a rank, and rank 0 has the result."""
+    named_plan("1f1b", 2, 4).save(tmp_path / "plan.json")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\n"
+        "from debubble.compiler.plan import Plan\n"
+        "from debubble.runtime import run\n"
+        "result = run(Plan.load(sys.argv[1]), sys.argv[2], check=True)\n"
+        "print('nothing' if result is None else result.ok)\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
+    done = subprocess.run([*command, str(tmp_path / "plan.json"), EXAMPLE], capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == ["True", "nothing"]
+
+
+def test_an_interrupt_ends_every_process(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a step leaves nothing running."""
+    named_plan("1f1b", 2, 4).save(tmp_path / "plan.json")
+    begun = tmp_path / "begun"
+    script = (
+        "import sys\n"
+        "from debubble.compiler.plan import Plan\n"
+        "from debubble.runtime import run\n"
+        "run(Plan.load(sys.argv[1]), sys.argv[2])\n"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path / "plan.json"), f"{FAILING}:hangs"]
+    environment = {**os.environ, "BEGUN": str(begun)}
+    with subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL) as process:
+        while not begun.exists() or not begun.read_text():
+            time.sleep(0.05)
+        worker = int(begun.read_text())
+        process.send_signal(signal.SIGINT)
+        process.wait()
+    assert process.returncode != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(worker, 0)

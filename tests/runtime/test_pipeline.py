@@ -603,6 +603,25 @@ def test_a_changed_shape_is_refused() -> None:
         pipeline.step(*workload.data(0, 4, seed=0))
 
 
+def test_prepare_takes_a_new_shape() -> None:
+    """After another handshake other shapes pass."""
+    plan = named_plan("gpipe", 1, 2, place="0,0")
+    workload = blocks()
+    pipeline = Pipeline(plan, build(plan, workload, 0), workload.loss)
+    pipeline.step(*workload.data(0, 2, seed=0))
+    larger = workload.data(0, 4, seed=0)
+    pipeline.prepare(*larger)
+    pipeline.step(*larger)
+
+
+def test_inputs_that_need_a_gradient_are_refused() -> None:
+    """Their gradient would be lost."""
+    plan, workload = named_plan("1f1b", 1, 2), blocks()
+    inputs, targets = workload.data(0, 2, seed=0)
+    with pytest.raises(InputError, match="the inputs need a gradient"):
+        Pipeline(plan, build(plan, workload, 0), workload.loss).step(inputs.requires_grad_(), targets)
+
+
 def test_the_modules_are_left_as_they_were() -> None:
     """Between steps no trace of the split backward is on the modules."""
     plan, workload = named_plan("zb-h1", 1, 2), blocks()
