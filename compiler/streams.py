@@ -48,7 +48,7 @@ def verify_streams(
     _check_channels(streams, report, spell)
     _check_reductions(problem, streams, report)
     for device, stream in enumerate(streams):
-        _Values(problem, device, stream, report, spell).check()
+        _check_values(problem, device, stream, report, spell)
     if report.valid:
         _check_progress(streams, report, transfers, spell)
     return report
@@ -142,149 +142,167 @@ def _check_reductions(problem: Problem, streams: Sequence[Stream], report: Repor
                         report.error("early-reduce", message, device=device, operation=operation, index=index)
 
 
-class _Values:
-    """One device: values exist before they are sent or used, and buffers are not overwritten while live."""
+def _check_values(problem: Problem, device: int, stream: Stream, report: Report, spell: _Spell) -> None:
+    """On one device: values exist before they are sent or used, and buffers are not overwritten while live."""
+    executed: set[Operation] = set()
+    made: set[Operation] = set()
+    posted: dict[Operation, int] = {}  # by value, where its receive stands
+    arrived: set[Operation] = set()
+    sent: set[Operation] = set()
+    slots: dict[tuple[str, int, int], Operation] = {}
+    held: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
 
-    def __init__(self, problem: Problem, device: int, stream: Stream, report: Report, spell: _Spell) -> None:
-        self.stages, self.device, self.stream, self.report, self.spell = problem.stages, device, stream, report, spell
-        self.index = 0
-        self.executed: set[Operation] = set()
-        self.here: set[Operation] = set()  # made on this device, or received and waited for
-        self.posted: set[Operation] = set()
-        self.sent: set[Operation] = set()
-        self.waited: set[Operation] = set()
-        self.slots: dict[tuple[str, int, int], Operation] = {}
-        self.held: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
+    def error(code: str, index: int, text: str) -> None:
+        name = spell(stream[index])
+        report.error(code, f"{name}: {text}", device=device, operation=name, index=index)
 
-    def check(self) -> None:
-        steps = {Compute: self._compute, Send: self._send, Receive: self._receive, Wait: self._wait}
-        for index, instruction in enumerate(self.stream):
-            step = steps.get(type(instruction))
-            if step is not None:
-                self.index = index
-                step(instruction)  # type: ignore[operator]
-        for index, instruction in enumerate(self.stream):
-            if isinstance(instruction, Receive) and instruction.value not in self.waited:
-                self.index = index
-                self._error("never-waited", instruction, "it is received but nothing on this device waits for it")
+    for index, instruction in enumerate(stream):
+        if isinstance(instruction, Compute):
+            for operation in parts(instruction.step):
+                kind, stage, microbatch = operation
+                if operation in executed:
+                    error("duplicate-operation", index, "it was executed before")
+                for need in inputs(operation, problem.stages):
+                    if need not in made and need not in arrived:
+                        how = "was not waited for" if need in posted else "is neither made here nor received before"
+                        error("use-before-receive", index, f"it needs {name_value(need)}, which {how}")
+                executed.add(operation)
+                made.add(Operation("B", stage, microbatch) if kind == "BW" else operation)
+                if kind in ("W", "BW"):
+                    for key in held.pop((stage, microbatch), ()):
+                        slots.pop(key, None)
+        elif isinstance(instruction, Send):
+            value = instruction.value
+            if value not in made:
+                error("send-before-value", index, f"{name_value(value)} does not exist here yet")
+            if value in sent:
+                error("duplicate-send", index, f"{name_value(value)} was sent before")
+            sent.add(value)
+        elif isinstance(instruction, Receive):
+            value = instruction.value
+            consumer = value.stage + 1 if value.kind == "F" else value.stage - 1
+            key = (value.kind, consumer, instruction.slot)
+            if key in slots:
+                error("slot-overwritten", index, f"buffer {instruction.slot} still holds {name_value(slots[key])}")
+            if value in posted:
+                error("duplicate-receive", index, f"{name_value(value)} was received before")
+            slots[key] = value
+            held[consumer, value.microbatch].append(key)
+            posted[value] = index
+        elif isinstance(instruction, Wait):
+            if instruction.value in posted:
+                arrived.add(instruction.value)
+            elif instruction.value not in sent:
+                error("wait-for-nothing", index, "no send or receive of it was started")
+    for value, index in posted.items():
+        if value not in arrived:
+            error("never-waited", index, "it is received but nothing on this device waits for it")
 
-    def _error(self, code: str, instruction: Instruction, text: str) -> None:
-        name = self.spell(instruction)
-        self.report.error(code, f"{name}: {text}", device=self.device, operation=name, index=self.index)
 
-    def _compute(self, instruction: Compute) -> None:
-        for operation in parts(instruction.step):
-            kind, stage, microbatch = operation
-            if operation in self.executed:
-                self._error("duplicate-operation", instruction, "it was executed before")
-            for need in inputs(operation, self.stages):
-                if need not in self.here:
-                    how = "was not waited for" if need in self.posted else "is neither made here nor received before"
-                    self._error("use-before-receive", instruction, f"it needs {name_value(need)}, which {how}")
-            self.executed.add(operation)
-            self.here.add(Operation("B", stage, microbatch) if kind == "BW" else operation)
-            if kind in ("W", "BW"):
-                for key in self.held.pop((stage, microbatch), ()):
-                    self.slots.pop(key, None)
+class _Progress:
+    """Counters that the devices raise and wait for: receives posted and sends started, by channel, and joined sums.
 
-    def _send(self, instruction: Send) -> None:
-        value = instruction.value
-        if value not in self.here or value in self.posted:
-            self._error("send-before-value", instruction, f"{name_value(value)} does not exist here yet")
-        if value in self.sent:
-            self._error("duplicate-send", instruction, f"{name_value(value)} was sent before")
-        self.sent.add(value)
+    Each instruction is at most two primitives: it raises a counter, and needs another to have reached a level. The
+    members of a group raise all of theirs before any needs anything.
+    """
 
-    def _receive(self, instruction: Receive) -> None:
-        value = instruction.value
-        kind, stage, microbatch = value
-        consumer = stage + 1 if kind == "F" else stage - 1
-        key = (kind, consumer, instruction.slot)
-        if key in self.slots:
-            text = f"buffer {instruction.slot} still holds {name_value(self.slots[key])}"
-            self._error("slot-overwritten", instruction, text)
-        if value in self.posted:
-            self._error("duplicate-receive", instruction, f"{name_value(value)} was received before")
-        self.slots[key] = value
-        self.held[consumer, microbatch].append(key)
-        self.posted.add(value)
+    def __init__(self, streams: Sequence[Stream], transfers: str) -> None:
+        self.streams, self.rendezvous = streams, transfers == "rendezvous"
+        self.numbers: dict[tuple[str, int, int], int] = {}
+        self.programs = [self._program(device, stream) for device, stream in enumerate(streams)]
 
-    def _wait(self, instruction: Wait) -> None:
-        value = instruction.value
-        if value in self.posted:
-            self.here.add(value)
-            self.waited.add(value)
-        elif value not in self.sent:
-            self._error("wait-for-nothing", instruction, "no send or receive of it was started")
+    def _counter(self, what: str, first: int, second: int) -> int:
+        return self.numbers.setdefault((what, first, second), len(self.numbers))
+
+    def _program(self, device: int, stream: Stream) -> list[tuple[int, int, int]]:
+        """(counter, level, index) of each primitive; the level is 0 where the counter is raised."""
+        program: list[tuple[int, int, int]] = []
+        times: dict[int, int] = defaultdict(int)
+        awaited: dict[Operation, tuple[int, int]] = {}
+        index = 0
+        for block in grouped(stream):
+            needs = []
+            for instruction in block:
+                if isinstance(instruction, Send):
+                    number = self._counter("sent", device, instruction.peer)
+                    program.append((number, 0, index))
+                    times[number] += 1
+                    if self.rendezvous:
+                        needs.append((self._counter("posted", device, instruction.peer), times[number], index))
+                elif isinstance(instruction, Receive):
+                    number = self._counter("posted", instruction.peer, device)
+                    program.append((number, 0, index))
+                    times[number] += 1
+                    awaited[instruction.value] = self._counter("sent", instruction.peer, device), times[number]
+                elif isinstance(instruction, Wait) and instruction.value in awaited:
+                    program.append((*awaited[instruction.value], index))
+                elif isinstance(instruction, Reduce):
+                    program.append((self._counter("joined", device, instruction.stage), 0, index))
+                    program.append((self._counter("joined", instruction.peer, instruction.stage), 1, index))
+                index += 1
+            program += needs
+        return program
+
+    def run(self) -> dict[int, tuple[int, str, int]]:
+        """Run all streams until each ends or all that are left wait: what each stuck device waits for, and for whom."""
+        counts = [0] * len(self.numbers)
+        position = [0] * len(self.programs)
+        waiting: dict[int, list[int]] = defaultdict(list)
+        runnable = list(range(len(self.programs)))
+        while runnable:
+            device = runnable.pop()
+            program, at = self.programs[device], position[device]
+            while at < len(program):
+                counter, level, _ = program[at]
+                if level == 0:
+                    counts[counter] += 1
+                    if counter in waiting:
+                        runnable.extend(waiting.pop(counter))
+                elif counts[counter] < level:
+                    waiting[counter].append(device)
+                    break
+                at += 1
+            position[device] = at
+        names = list(self.numbers)
+        return {
+            device: (program[at][2], *_reason(names[program[at][0]]))
+            for device, (program, at) in enumerate(zip(self.programs, position, strict=True))
+            if at < len(program)
+        }
+
+
+def _reason(counter: tuple[str, int, int]) -> tuple[str, int]:
+    """What a device waits for that needs this counter, and the device that raises it."""
+    what, first, second = counter
+    if what == "posted":
+        return f"until device {second} posts its receive", second
+    return f"until device {first} {'sends it' if what == 'sent' else 'joins'}", first
 
 
 def _check_progress(streams: Sequence[Stream], report: Report, transfers: str, spell: _Spell) -> None:
-    """Run all streams together until each ends or all that are left wait for each other."""
-    blocks = [list(grouped(stream)) for stream in streams]
-    position = [0] * len(streams)
-    sends: dict[Operation, int] = {}  # by value, for receives to complete
-    receives: set[tuple[Operation, int]] = set()
-    entered: list[int] = [-1] * len(streams)
-    reducing: dict[tuple[int, int], int] = defaultdict(int)
+    """All streams together come to their end."""
+    stuck = _Progress(streams, transfers).run()
+    if not stuck:
+        return
+    cycle = _cycle({device: peer for device, (_, _, peer) in stuck.items()})
 
-    def obstacle(device: int) -> tuple[Instruction, str, int] | None:
-        """Why the next block of a device cannot complete, and the device it waits for."""
-        for instruction in blocks[device][position[device]]:
-            if isinstance(instruction, Send) and transfers == "rendezvous":
-                if (instruction.value, instruction.peer) not in receives:
-                    return instruction, f"until device {instruction.peer} posts its receive", instruction.peer
-            elif isinstance(instruction, Wait):
-                if (instruction.value, device) in receives and instruction.value not in sends:
-                    source = sources[instruction.value]
-                    return instruction, f"until device {source} sends it", source
-            elif isinstance(instruction, Reduce) and reducing[instruction.stage, instruction.peer] == 0:
-                return instruction, f"until device {instruction.peer} joins", instruction.peer
-        return None
+    def instruction(device: int) -> str:
+        return spell(streams[device][stuck[device][0]])
 
-    sources = {i.value: d for d, stream in enumerate(streams) for i in stream if isinstance(i, Send)}
-    waiters: dict[int, list[int]] = defaultdict(list)
-    runnable = list(range(len(streams)))
-    while runnable:
-        device = runnable.pop()
-        progressed = False
-        while position[device] < len(blocks[device]):
-            block = blocks[device][position[device]]
-            if entered[device] < position[device]:
-                entered[device] = position[device]
-                for instruction in block:
-                    if isinstance(instruction, Receive):
-                        receives.add((instruction.value, device))
-                    elif isinstance(instruction, Send):
-                        sends[instruction.value] = device
-                    elif isinstance(instruction, Reduce):
-                        reducing[instruction.stage, device] += 1
-                progressed = True
-            blocked = obstacle(device)
-            if blocked is not None:
-                waiters[blocked[2]].append(device)
-                break
-            position[device] += 1
-            progressed = True
-        if progressed:
-            runnable.extend(waiters.pop(device, ()))
-    stuck = {d: reason for d in range(len(streams)) if position[d] < len(blocks[d]) and (reason := obstacle(d))}
-    if stuck:
-        cycle = _cycle({device: peer for device, (_, _, peer) in stuck.items()})
-        first = cycle[0]
-        links = [f"device {d} is stuck at {spell(stuck[d][0])} {stuck[d][1]}" for d in cycle[:_MOST_NAMES]]
-        if len(cycle) > len(links):
-            links.append(f"and so on over {len(cycle)} devices, back to device {first}")
-        around = sorted(stuck.keys() - set(cycle))
-        others = [f"device {d} at {spell(stuck[d][0])}" for d in around[:_MOST_NAMES]]
-        others += [f"{len(around) - len(others)} more"] if len(around) > len(others) else []
-        report.error(
-            "stall",
-            f"with {transfers} transfers the streams stall: {'; '.join(links)}"
-            + (f" (so also {', '.join(others)})" if others else ""),
-            device=first,
-            operation=spell(stuck[first][0]),
-            index=sum(map(len, blocks[first][: position[first]])),
-        )
+    links = [f"device {d} is stuck at {instruction(d)} {stuck[d][1]}" for d in cycle[:_MOST_NAMES]]
+    if len(cycle) > len(links):
+        links.append(f"and so on over {len(cycle)} devices, back to device {cycle[0]}")
+    around = sorted(stuck.keys() - set(cycle))
+    others = [f"device {device} at {instruction(device)}" for device in around[:_MOST_NAMES]]
+    others += [f"{len(around) - len(others)} more"] if len(around) > len(others) else []
+    report.error(
+        "stall",
+        f"with {transfers} transfers the streams stall: {'; '.join(links)}"
+        + (f" (so also {', '.join(others)})" if others else ""),
+        device=cycle[0],
+        operation=instruction(cycle[0]),
+        index=stuck[cycle[0]][0],
+    )
 
 
 def _cycle(successor: dict[int, int]) -> list[int]:
