@@ -39,7 +39,20 @@ def debubble(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Result]
     return call
 
 
-COSTS = ("--devices", 4, "--forward", 10, "--backward-input", 11, "--backward-weight", 8, "--comm", 1)
+COSTS = (
+    "--devices",
+    4,
+    "--forward",
+    10,
+    "--backward-input",
+    11,
+    "--backward-weight",
+    8,
+    "--comm",
+    1,
+    "--time-limit",
+    1,
+)
 
 
 @pytest.fixture

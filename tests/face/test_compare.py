@@ -11,7 +11,7 @@ from debubble.compiler.profile import Memory, Profile, Stage
 
 from debubble.comparison import divide, on_placement
 
-COSTS = ("compare", "--devices", 4, "--forward", 2, "--backward-input", 2, "--backward-weight", 2, "--time-limit", 1)
+COSTS = ("compare", "--devices", 4, "--forward", 2, "--backward-input", 2, "--backward-weight", 2, "--time-limit", 0.5)
 
 
 def test_the_table_has_every_classic(debubble: Any) -> None:

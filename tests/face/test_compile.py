@@ -12,7 +12,7 @@ from debubble.solver import search
 
 from debubble import Plan
 
-COSTS = ("compile", "--devices", 4, "--forward", 1, "--backward-input", 1, "--backward-weight", 1, "--time-limit", 1)
+COSTS = ("compile", "--devices", 4, "--forward", 1, "--backward-input", 1, "--backward-weight", 1, "--time-limit", 0.2)
 KEYS = {
     *("status", "proof", "method", "objective", "value", "makespan", "span", "lower_bound", "bound", "gap"),
     *("bubble_ratio", "idle_fraction", "peak_memory", "devices", "stages", "microbatches", "seconds", "warnings"),
@@ -154,3 +154,10 @@ def test_an_unproved_plan_shows_bound_and_gap(debubble: Any) -> None:
     assert found["status"] == "feasible"
     assert 0 < found["lower_bound"] < found["value"]
     assert found["gap"] == pytest.approx(found["value"] / found["lower_bound"] - 1)
+
+
+def test_recomputation_is_counted(debubble: Any) -> None:
+    """With --recompute all 1F1B holds one micro-batch's activations, and each backward takes a forward longer."""
+    found = debubble(*COSTS, "-m", 8, "--schedule", "1f1b", "--recompute", "all", "--json").json
+    assert (found["makespan"], found["peak_memory"]) == (44, [1, 1, 1, 1])
+    assert debubble(*COSTS, "-m", 8, "--recompute", "2").status == 2

@@ -18,7 +18,7 @@ def workload():
         loss=torch.nn.functional.mse_loss,
     )
 """
-COSTS = ("--devices", 2, "--forward", 1, "--backward-input", 1, "--backward-weight", 1)
+COSTS = ("--devices", 2, "--forward", 1, "--backward-input", 1, "--backward-weight", 1, "--time-limit", 0.2)
 
 
 @pytest.fixture
