@@ -20,12 +20,12 @@ from .relaxation import Budget, Futures, OutOfBudgetError, Walk, futures
 
 Report = Callable[[Certificate], None]
 
-LABELS = 600_000
-"""How many labels the search of one relaxation may make."""
+ROUNDS = ((20_000, 1), (100_000, 2), (400_000, 3), (800_000, 4))
+"""How many labels the search of one relaxation may make, and how many devices it may keep, round after round."""
 DIVE_WIDTH = 6
 """How many labels per level the quick look at a relaxation keeps."""
-LIMITS = (64, 24, 8, 3, 1)
-"""The limits that a search tries in turn: these parts of the way from the known bound to what it may at best prove."""
+FAILURES = 3
+"""How many limits a search may try in one round that take too many labels."""
 CANDIDATES = 12
 """How many sets of two, and of three, and of four devices are looked at."""
 
@@ -49,10 +49,11 @@ def best_bound(
         finder.try_formulas()
     else:
         finder.best = known
-    for devices in finder.promising():
-        if finder.finished:
-            break
-        finder.try_relaxation(devices)
+    for labels, most in ROUNDS:
+        for devices in finder.promising(min(most, most_kept(problem))):
+            if finder.finished:
+                return finder.best
+            finder.try_relaxation(devices, labels)
     return finder.best
 
 
@@ -69,6 +70,8 @@ class _Finder:
         self.best = Certificate(lower_bound=0.0, name="critical path", proof="checked")
         self.reached: dict[tuple[int, ...], int] = {}
         """For every set of devices looked at, the value of some order, which its bound cannot exceed."""
+        self.proven: dict[tuple[int, ...], int] = {}
+        """For every set of devices searched, its bound."""
         self.limited: dict[tuple[int, int], Futures] = {}
 
     @property
@@ -97,56 +100,64 @@ class _Finder:
         if self.report is not None:
             self.report(certificate)
 
-    def promising(self) -> Iterator[tuple[int, ...]]:
-        """Which devices to keep: each alone, then sets that grow from the best one, those with most to gain first."""
+    def promising(self, most: int) -> Iterator[tuple[int, ...]]:
+        """Which devices to keep: each alone, then sets of up to `most` that grow from the best one."""
         p = self.problem.devices
         kept: tuple[int, ...] = ()
         others = list(dict.fromkeys((0, p - 1, p // 2, *range(p))))
-        for count in range(1, most_kept(self.problem) + 1):
+        for count in range(1, most + 1):
             sets = [tuple(sorted((*kept, other))) for other in others if other not in kept]
             if count > 1:
                 sets = sets[:: max(1, len(sets) // CANDIDATES)]
                 for devices in sets:
                     if not self.finished:
                         self._dive(devices)
-                sets.sort(key=lambda devices: -self.reached.get(devices, 0))
+                sets.sort(key=self._promise, reverse=True)
             yield from sets
-            kept = max(sets, key=lambda devices: self.reached.get(devices, 0))
+            kept = max(sets, key=self._promise)
+
+    def _promise(self, devices: tuple[int, ...]) -> tuple[int, int]:
+        """What a set of devices proves, and might prove."""
+        return self.proven.get(devices, 0), self.reached.get(devices, 0)
 
     def _dive(self, devices: tuple[int, ...]) -> None:
         """Find some order of a relaxation quickly: the bound cannot be above its value."""
+        if devices in self.reached:
+            return
         limit = 10**30 if self.goal is None else self.goal - 1
-        budget = Budget(LABELS, self.deadline)
         try:
-            value = Walk(relax(self.problem, devices), limit, width=DIVE_WIDTH).optimum(budget)
+            value = Walk(relax(self.problem, devices), limit, width=DIVE_WIDTH).optimum(
+                Budget(ROUNDS[-1][0], self.deadline)
+            )
         except OutOfBudgetError:
             return
         self.reached[devices] = limit + 1 if value is None else value
 
-    def try_relaxation(self, devices: tuple[int, ...]) -> None:
+    def try_relaxation(self, devices: tuple[int, ...], labels: int) -> None:
         """The bound of the relaxation that keeps these devices.
 
-        The limit on its value is raised step by step, so that what is refuted when the budget ends is a bound as well.
+        The first limit is the most it might prove, which finds the optimum. When that takes too many labels, smaller
+        ones are tried; a limit below which nothing is found is a bound as well.
         """
-        if devices not in self.reached:
-            self._dive(devices)
-        most = self.reached.get(devices)
-        known = value = self.clock.ticks(self.best.lower_bound)
-        if most is None or most <= known:
-            return
-        left = self.deadline - time.monotonic()
-        budget = Budget(LABELS, time.monotonic() + left / 2)
-        try:
-            for part in LIMITS:
-                limit = known + (most - known) // part - 1
-                if limit >= value:
-                    optimum = self._optimum(devices, limit, budget)
-                    if optimum is not None:
-                        value = self.reached[devices] = optimum
-                        break
-                    value = limit + 1
-        except OutOfBudgetError:
-            pass
+        self._dive(devices)
+        most = self.reached.get(devices, 0)
+        value = max(self.clock.ticks(self.best.lower_bound), self.proven.get(devices, 0))
+        failures, limit = 0, most - 1
+        while value <= limit and failures < FAILURES and not self.finished:
+            budget = Budget(labels, time.monotonic() + (self.deadline - time.monotonic()) / 2)
+            try:
+                optimum = self._optimum(devices, limit, budget)
+            except OutOfBudgetError:
+                failures, most = failures + 1, limit
+            else:
+                if optimum is not None:
+                    value = self.reached[devices] = optimum
+                    break
+                value = limit + 1
+            limit = value + (most - value) // 4
+            if limit == most:
+                break
+        self.proven[devices] = max(value, self.proven.get(devices, 0))
         self._offer(self.clock.time(value), "relaxation", {"devices": list(devices)})
 
     def _optimum(self, devices: tuple[int, ...], limit: int, budget: Budget) -> int | None:
