@@ -23,6 +23,7 @@ def compile(
     backward: str = "any",
     schedule: str = "auto",
     group_size: int | None = None,
+    recompute: str = "none",
     backend: str = "cbc",
     time_limit: float = 30.0,
     seed: int = 0,
@@ -32,8 +33,9 @@ def compile(
 
     `placement` is "linear" (default), "loop", "v", "bidirectional" or the device of each stage; `memory_cap` one
     number or one per device, in the profile's memory units; `objective` "makespan" or "span"; `backward` "any",
-    "split" or "fused"; `schedule` the name of a hand-drawn schedule to take instead of a search. The search ends after
-    `time_limit` seconds at the latest and calls `report` with (elapsed seconds, best value, lower bound).
+    "split" or "fused"; `schedule` the name of a hand-drawn schedule to take instead of a search; `recompute` "all" for
+    stages that drop their activations and repeat each forward, or "none". The search ends after `time_limit` seconds at
+    the latest and calls `report` with (elapsed seconds, best value, lower bound).
 
     Raises InputError when the request cannot be understood, InfeasibleError when no schedule fits the caps,
     InvalidScheduleError when the named one does not.
@@ -51,6 +53,7 @@ def compile(
             objective=objective,
             backward=backward,
             schedule=schedule,
+            recompute=recompute,
         ),
         schedule=schedule,
         group_size=group_size,

@@ -12,6 +12,7 @@ from .compiler.named import PLACEMENTS
 from .compiler.placement import Placement
 from .compiler.problem import Problem
 from .compiler.profile import Profile
+from .compiler.recomputation import recomputed
 
 PlacementLike: TypeAlias = str | Sequence[int] | Placement
 """The name of a placement, a list such as "0,1,1,0" or (0, 1, 1, 0), or a `Placement`."""
@@ -105,9 +106,14 @@ def make_problem(
     objective: str = "makespan",
     backward: str = "any",
     schedule: str = "auto",
+    recompute: str = "none",
 ) -> Problem:
     """The problem that a request means. Raises InputError when its parts do not fit each other."""
     costs = as_profile(profile)
+    if recompute == "all":
+        costs = recomputed(costs)
+    elif recompute != "none":
+        raise InputError(f"unknown recomputation {recompute!r}", hint="all micro-batches are recomputed, or none")
     where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule, stages=len(costs.stages))
     cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
     return Problem(costs, where, microbatches, cap, objective, backward)

@@ -87,6 +87,13 @@ _PROBLEM: Options = [
         show_default=True,
         help="B and W apart, as one operation, or as the search likes.",
     ),
+    click.option(
+        "--recompute",
+        default="none",
+        show_default=True,
+        metavar="none|all",
+        help="Count a model whose stages drop their activations and repeat each forward (as with torch's checkpoint).",
+    ),
 ]
 _SEARCH: Options = [
     click.option("--backend", type=click.Choice(["cbc", "highs", "cp-sat"]), default="cbc", show_default=True),
