@@ -36,6 +36,18 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             return 0.0
         return (value - self.lower_bound) / self.lower_bound if self.lower_bound > 0 else float("inf")
 
+    @property
+    def reason(self) -> str:
+        """What binds, in words. Only `check` says whether it is true."""
+        device, devices = self.witness.get("device"), self.witness.get("devices")
+        return {
+            "critical path": "one micro-batch alone takes this long from its first operation to its last",
+            "load": f"device {device} has this much to do between its first possible start and what must follow it",
+            "memory": f"what device {device} has to hold, and for how long, fits its cap in no less time",
+            "turnaround": f"the cap of device {device} makes it wait until its first gradient returns, and for its last",
+            "relaxation": f"no order of the operations of devices {devices} alone is faster, all else being free",
+        }.get(self.name, self.name)
+
 
 def check(problem: Problem, certificate: Certificate, *, deadline: float | None = None) -> float:
     """Recompute the bound of a certificate from the problem and the witness, and return it.

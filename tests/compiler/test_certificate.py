@@ -47,7 +47,7 @@ def test_check_accepts_exactly_what_holds(name: str, witness: dict[str, Any], va
         check(PROBLEM, certificate(value + 1, name, witness))
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=20)
 @given(problems(most_devices=3, most_microbatches=3), st.sampled_from([1.01, 2.0, 1e9]))
 def test_raised_bounds_are_refused(problem: Problem, factor: float) -> None:
     """A bound above the value of some schedule is never confirmed."""
@@ -106,3 +106,14 @@ def test_gap_is_zero_when_bound_and_value_meet() -> None:
     """The gap is relative to the bound, and 0 up to rounding."""
     assert certificate(100.0, "load", {"device": 0}).gap(100.0 + 1e-8) == 0
     assert certificate(100.0, "load", {"device": 0}).gap(110.0) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("name", ["load", "memory", "turnaround"])
+def test_reason_names_the_device(name: str) -> None:
+    """A certificate says in words which device binds."""
+    assert "device 2 " in certificate(1.0, name, {"device": 2}).reason
+
+
+def test_reason_of_an_unknown_kind_is_its_name() -> None:
+    """What has no words of its own, such as a back end's bound, keeps its name."""
+    assert certificate(1.0, "exact search", {}).reason == "exact search"

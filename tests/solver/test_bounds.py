@@ -122,6 +122,16 @@ def test_bound_of_large_linear_problems(
     assert best_bound(linear(p, m, costs, comm, cap), incumbent=value).lower_bound == value
 
 
+def test_bound_with_measured_memory() -> None:
+    """Memory changes of a real model, which have many distinct sums, cost no precision (published values)."""
+    memory = (454656.0, -258048.0, -196608.0)
+    profile = Profile.uniform(
+        stages=32, forward=10419, backward_input=10207, backward_weight=7715, comm=408, memory=memory
+    )
+    problem = Problem(profile, placement.linear(32), 96, 32 * memory[0])
+    assert best_bound(problem, incumbent=3171569).lower_bound == 3171569
+
+
 def test_bound_without_incumbent_ends_by_itself() -> None:
     """Without an incumbent the search ends by itself, with the same bound."""
     instance = next(instance for instance in INSTANCES if instance.name == "two-devices")
