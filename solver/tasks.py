@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from ..compiler.operation import Operation
+from ..compiler.operation import Operation, parts
 from ..compiler.problem import Problem
 from ..compiler.schedule import Schedule
 from ..compiler.simulation import inputs
@@ -160,6 +160,44 @@ class Tasks:
         """A time in ticks, rounded up, but for what is rounding error."""
         return math.ceil(value / self.tick * (1 - 1e-12) - 1e-6)
 
+    def orders(self, schedule: Schedule) -> list[list[int]]:
+        """The tasks of each device in the order of a valid schedule, identical micro-batches renumbered in order.
+
+        What the schedule does otherwise than the tasks can is replaced by what is as good: a fused backward that saves
+        nothing by B and W, B and W by a fused backward that costs no more than B, an overlapped pair by its parts.
+        """
+        orders: list[list[int]] = []
+        for order in schedule.orders:
+            members = []
+            for operation in itertools.chain.from_iterable(map(parts, order)):
+                if operation in self.index:
+                    members.append(self.index[operation])
+                elif operation.kind == "BW":
+                    members += [self.index[operation._replace(kind=kind)] for kind in ("B", "W")]
+                elif operation.kind == "B":
+                    members.append(self.index[operation._replace(kind="BW")])
+            orders.append(self._renumbered(members))
+        return orders
+
+    def _renumbered(self, members: list[int]) -> list[int]:
+        """Tasks of one device, with those of a kind and stage exchanged so that they are in the order of their numbers.
+
+        Only kinds that the arcs keep in this order are concerned.
+        """
+        if not self.problem.identical_microbatches:
+            return members
+        loose = {fusion.weight for fusion in self.fusions}
+        chains: dict[tuple[str, int, bool], list[int]] = {}
+        for task in members:
+            chains.setdefault(self._lane(task), []).append(task)
+        following = {lane: iter(sorted(chain)) for lane, chain in chains.items()}
+        return [task if task in loose else next(following[self._lane(task)]) for task in members]
+
+    def _lane(self, task: int) -> tuple[str, int, bool]:
+        """Kind, stage and direction of a task."""
+        kind, stage, microbatch = self.operations[task]
+        return kind, stage, self.problem.placement.goes_up(microbatch, self.problem.microbatches)
+
     def schedule(self, order: Iterable[int], fused: Iterable[Fusion], method: str) -> Schedule:
         """The schedule that takes each device's tasks in the given order, with the given backwards fused."""
         replaced: dict[int, Operation | None] = {}
@@ -221,8 +259,8 @@ def tasks(problem: Problem) -> Tasks:
         for operation in operations:
             kind, stage, microbatch = operation
             after = index.get(operation._replace(microbatch=microbatch + 1))
-            same_way = after is not None and problem.device(operations[after]) == problem.device(operation)
-            if after is not None and same_way and not (kind == "W" and ways[stage] == "either"):
+            turns = problem.placement.goes_up(microbatch, m) != problem.placement.goes_up(microbatch + 1, m)
+            if after is not None and not turns and not (kind == "W" and ways[stage] == "either"):
                 arcs.append((index[operation], after, durations[index[operation]]))
     changes, rooms = _memories(problem, operations)
     ratios = problem.profile.overlapped_pair

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .tasks import Life, Tasks, bits
 
@@ -21,11 +21,12 @@ class Refuted(Exception):
 class Windows:
     """Earliest and latest start of every task, and the tasks decided to run before and after it on its device.
 
-    `target` is the largest value allowed, in ticks. `orders` adds pairs (i, j) of tasks of one device to be taken in
-    that order. Raises Refuted, from the constructor and from every method that decides something, when nothing is left.
+    `target` is the largest value allowed, in ticks. `blocks` may split the tasks of each device into parts that are to
+    be taken one after another; the order must be one of a valid schedule. Raises Refuted, from the constructor and from
+    every method that decides something, when nothing is left.
     """
 
-    def __init__(self, tasks: Tasks, target: int, orders: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, tasks: Tasks, target: int, blocks: Iterable[Sequence[Sequence[int]]] = ()) -> None:
         self.tasks, self.target = tasks, target
         self.earliest = [0] * len(tasks.operations)
         horizon = 2 * target if tasks.problem.objective == "span" else target
@@ -34,8 +35,10 @@ class Windows:
         self.before = list(before)
         """Bit k of `before[i]`: task k runs before task i on the same device."""
         self.after = list(after)
-        for first, second in orders:
-            self.order(first, second)
+        self._seen: list[list[tuple[int, int, int]]] = [[] for _ in tasks.on_device]
+        """What a device was like when its rules were last applied."""
+        for parts in blocks:
+            self._keep(parts)
         self.propagate()
 
     def copy(self) -> Windows:
@@ -44,6 +47,7 @@ class Windows:
         twin.__dict__.update(self.__dict__)
         twin.earliest, twin.latest = self.earliest[:], self.latest[:]
         twin.before, twin.after = self.before[:], self.after[:]
+        twin._seen = self._seen[:]
         return twin
 
     def decided(self, first: int, second: int) -> bool:
@@ -103,16 +107,36 @@ class Windows:
             seen = (self.earliest[:], self.latest[:], self.before[:])
             self._dependencies()
             self._extent()
-            for members in self.tasks.on_device:
-                self._overlaps(members)
-                self._loads(members)
-            for device, room in enumerate(self.tasks.rooms):
-                if room is not None:
-                    self._memory(device, room)
+            for device in range(len(self._seen)):
+                self._propagate_device(device)
             if any(first > last for first, last in zip(self.earliest, self.latest, strict=True)):
                 raise Refuted
             if (self.earliest, self.latest, self.before) == seen:
                 return
+
+    def _propagate_device(self, device: int) -> None:
+        """Apply the rules of one device, unless nothing has changed on it since the last time."""
+        members = self.tasks.on_device[device]
+        state = [(self.earliest[task], self.latest[task], self.before[task]) for task in members]
+        if state == self._seen[device]:
+            return
+        self._seen[device] = state
+        self._overlaps(members)
+        self._loads(members)
+        room = self.tasks.rooms[device]
+        if room is not None:
+            self._memory(device, room)
+
+    def _keep(self, blocks: Sequence[Sequence[int]]) -> None:
+        """Every task of a block runs before every task of the blocks after it."""
+        earlier, later = 0, sum(1 << task for block in blocks for task in block)
+        for block in blocks:
+            own = sum(1 << task for task in block)
+            later ^= own
+            for task in block:
+                self.before[task] |= earlier
+                self.after[task] |= later
+            earlier |= own
 
     def probe(self, deadline: float = math.inf) -> None:
         """Try both orders of every open pair, and decide for the other where propagation refutes one, until nothing
@@ -169,36 +193,50 @@ class Windows:
         """i runs before j when j cannot end before the latest start of i."""
         durations, earliest, latest = self.tasks.durations, self.earliest, self.latest
         by_latest = sorted(members, key=latest.__getitem__)
+        everyone = sum(1 << task for task in members)
         for second in members:
+            if self.before[second] | self.after[second] | 1 << second == everyone:
+                continue
             end = earliest[second] + durations[second]
-            known = self.before[second] | self.after[second]
             for first in by_latest:
                 if latest[first] >= end:
                     break
-                if first != second and not known >> first & 1:
+                if first != second and not self.decided(first, second):
                     self.order(first, second)
-                    known = self.before[second] | self.after[second]
-                elif self.after[second] >> first & 1:
-                    raise Refuted
 
     def _loads(self, members: tuple[int, ...]) -> None:
-        """A task starts after all that run before it: start_i >= min start of P + sum of durations of P, P any part of
-        the tasks before i; and the same backwards for the tasks after it."""
+        """A task starts after all that run before it, and ends before all that run after it:
+
+        start_i >= min start of P + sum of durations of P, P any part of the tasks before i; and the same backwards.
+
+        Where some j comes directly before i, after all else before i, that is the earliest end of j.
+        """
         durations, earliest, latest = self.tasks.durations, self.earliest, self.latest
-        horizon = 2 * self.target
         by_start = sorted((earliest[task], durations[task], task) for task in members)
-        by_end = sorted(((latest[task] + durations[task], durations[task], task) for task in members), reverse=True)
-        for task in members:
-            before, after = self.before[task], self.after[task]
-            clock = 0
-            for start, duration, other in by_start:
-                if before >> other & 1:
-                    clock = (clock if clock > start else start) + duration
+        last = {self.before[task] | 1 << task: task for task in members}
+        for _, _, task in by_start:
+            before = self.before[task]
+            direct = last.get(before)
+            if direct is not None:
+                clock = earliest[direct] + durations[direct]
+            else:
+                clock = 0
+                for start, duration, other in by_start:
+                    if before >> other & 1:
+                        clock = (clock if clock > start else start) + duration
             earliest[task] = max(earliest[task], clock)
-            clock = horizon
-            for end, duration, other in by_end:
-                if after >> other & 1:
-                    clock = (clock if clock < end else end) - duration
+        by_end = sorted(((latest[task] + durations[task], durations[task], task) for task in members), reverse=True)
+        first = {self.after[task] | 1 << task: task for task in members}
+        for _, _, task in by_end:
+            after = self.after[task]
+            direct = first.get(after)
+            if direct is not None:
+                clock = latest[direct]
+            else:
+                clock = 2 * self.target
+                for end, duration, other in by_end:
+                    if after >> other & 1:
+                        clock = (clock if clock < end else end) - duration
             latest[task] = min(latest[task], clock - durations[task])
 
     def _memory(self, device: int, room: int) -> None:

@@ -88,6 +88,15 @@ def test_costs_that_differ_keep_no_number_order() -> None:
     )
 
 
+def test_directions_keep_no_order_between_them() -> None:
+    """On the middle device of an odd number, both directions share a stage, and either may be ahead."""
+    profile = Profile.uniform(stages=3, forward=1, backward_input=1, backward_weight=1)
+    found = tasks(Problem(profile, placement.bidirectional(3), 4, backward="split"))
+    down, up = found.index[Operation("F", 1, 1)], found.index[Operation("F", 1, 2)]
+    before, after = found.closure
+    assert not (before[up] | after[up]) >> down & 1
+
+
 def test_pairs_that_save_time_are_not_covered() -> None:
     """The tasks have no overlapped pairs, and say so where these could be better."""
     assert tasks(uniform(overlapped_pair=1.0)).covers

@@ -108,31 +108,25 @@ def test_probing_refutes_more_than_propagation() -> None:
         windows.probe()
 
 
-def test_orders_given_are_kept() -> None:
-    """A pair given as an order is decided, and what follows from it too."""
-    problem = Problem(
-        Profile.uniform(stages=1, forward=1, backward_input=1, backward_weight=1),
-        placement.linear(1),
-        2,
-        backward="split",
-    )
-    model = tasks(problem)
-    second, weight = model.index[Operation("F", 0, 1)], model.index[Operation("W", 0, 0)]
-    windows = Windows(model, 6, [(weight, second)])
-    assert windows.earliest[second] == 3
-    assert windows.decided(model.index[Operation("F", 0, 0)], second)
+def single() -> Tasks:
+    """Two micro-batches on one device; the tasks are F0, B0, W0, F1, B1, W1, all of duration 1."""
+    profile = Profile.uniform(stages=1, forward=1, backward_input=1, backward_weight=1)
+    return tasks(Problem(profile, placement.linear(1), 2, backward="split"))
 
 
-def test_contradicting_orders_are_refuted() -> None:
+def test_blocks_are_kept_in_order() -> None:
+    """Tasks of a later block start after all of an earlier one; inside a block the order is open."""
+    windows = Windows(single(), 6, [[[0], [1, 3], [2], [4], [5]]])
+    assert windows.earliest == [0, 1, 3, 1, 4, 5]
+    assert list(windows.open_pairs()) == [(1, 3)]
+
+
+def test_an_order_decided_both_ways_is_refuted() -> None:
     """Two tasks cannot each run before the other."""
-    problem = Problem(
-        Profile.uniform(stages=1, forward=1, backward_input=1, backward_weight=1),
-        placement.linear(1),
-        2,
-        backward="split",
-    )
+    windows = Windows(single(), 6)
+    windows.order(3, 2)
     with pytest.raises(Refuted):
-        Windows(tasks(problem), 6, [(3, 2), (2, 3)])
+        windows.order(2, 3)
 
 
 def test_inputs_come_before_outputs_in_every_window() -> None:
