@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from common import INSTANCES, Table, arguments, save, uniform
+
 from debubble.compiler.errors import DebubbleError
 from debubble.compiler.named import named_schedule
 from debubble.compiler.operation import Operation

@@ -20,14 +20,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from common import uniform
+from torch import multiprocessing, nn
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+
 from debubble.compiler.certificate import Certificate
 from debubble.compiler.interchange.export import export
 from debubble.compiler.named import named_schedule
 from debubble.compiler.plan import Plan
 from debubble.runtime import Pipeline
-from torch import multiprocessing, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 Step = Callable[[torch.Tensor, torch.Tensor], Any]
 

@@ -13,10 +13,11 @@ import statistics
 import time
 
 import torch
-from debubble.runtime.memory import HeldMemory
-from debubble.runtime.stage import Stage
 from torch import nn
 from torch.nn import functional
+
+from debubble.runtime.memory import HeldMemory
+from debubble.runtime.stage import Stage
 
 
 class Block(nn.Module):

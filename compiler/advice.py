@@ -31,10 +31,10 @@ def doubt(profile: Profile, report: Report) -> None:
     """Warn of measurements that look wrong: they would make every conclusion from them wrong."""
     forwards = [stage.forward for stage in profile.stages]
     if len(forwards) > 1 and max(forwards) > LOPSIDED * sum(forwards):
-        stage = forwards.index(max(forwards))
+        lopsided = forwards.index(max(forwards))
         report.warning(
             "doubtful-profile",
-            f"stage {stage} has {max(forwards) / sum(forwards):.0%} of all forward time: is the loading of data in it?",
+            f"stage {lopsided} has {max(forwards) / sum(forwards):.0%} of all forward time: is the loading of data in it?",
         )
     for number, stage in enumerate(profile.stages):
         if stage.forward > UNLIKE * stage.fused:

@@ -89,9 +89,9 @@ class _Orders:
     def earliest(self, allowance: _Allowance) -> dict[Counts, int]:
         """The states that can be reached, with the earliest time at which the first kept device is free in them."""
         relaxation = self.relaxation
-        start = ((0,) * len(relaxation.devices), *(part for i in self.gates for part in ((0,) * self._convoys(i), ())))
+        first = ((0,) * len(relaxation.devices), *(part for i in self.gates for part in ((0,) * self._convoys(i), ())))
         levels: defaultdict[int, defaultdict[Counts, set[Moment]]] = defaultdict(lambda: defaultdict(set))
-        levels[0][(0,) * len(relaxation.final)].add(start)
+        levels[0][(0,) * len(relaxation.final)].add(first)
         found: dict[Counts, int] = {}
         for level in range(sum(relaxation.final) + 1):
             for counts, moments in levels.pop(level, {}).items():
@@ -109,9 +109,9 @@ class _Orders:
                     ends = self._ends(into)
                     fillers = relaxation.fills(move, moves) if self.fill else []
                     for moment in least:
-                        start = self._start(counts, moment, move)
-                        if not any(self._start(counts, moment, m) + m.duration <= start for m in fillers):
-                            following = self._follow(counts, moment, move, start, into, ends)
+                        begin = self._start(counts, moment, move)
+                        if not any(self._start(counts, moment, m) + m.duration <= begin for m in fillers):
+                            following = self._follow(counts, moment, move, begin, into, ends)
                             if following is not None:
                                 levels[level + len(move.counters)][into].add(following)
         return found

@@ -74,6 +74,7 @@ def execute(problem: Problem, schedule: Schedule, *, given: Iterable[Operation] 
             missing = -1
             for kind, stage, microbatch in operations:
                 cell = stage * m + microbatch
+                needs: tuple[int, ...]
                 if kind == "F":
                     needs = (cell - m,) if stage else ()
                 elif kind == "W":

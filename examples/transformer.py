@@ -8,9 +8,10 @@ Embedding and head are on the first and the last stage; the blocks in between ar
 from __future__ import annotations
 
 import torch
-from debubble.runtime import Workload
 from torch import nn
 from torch.nn import functional
+
+from debubble.runtime import Workload
 
 BLOCKS, WIDTH, HEADS, WORDS, LENGTH, ROWS = 8, 64, 4, 97, 32, 2
 """ROWS is the number of sequences in a micro-batch."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
 from debubble.compiler.errors import DebubbleError
 
 RANKS = 4

@@ -18,6 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from reference import Broken, Machine, Operation, Program, peak, program_of_orders, program_of_streams, program_of_torch
+
 from debubble.compiler import placement
 from debubble.compiler.instruction import Compute, parse
 from debubble.compiler.interchange import communication, verify_file
@@ -28,7 +30,6 @@ from debubble.compiler.profile import Memory, Profile, Stage
 from debubble.compiler.schedule import Schedule
 from debubble.compiler.streams import verify_streams
 from debubble.compiler.verification import verify
-from reference import Broken, Machine, Operation, Program, peak, program_of_orders, program_of_streams, program_of_torch
 
 Rows = list[list[str]]
 MEMORIES = (Memory(), Memory(2.0, -1.0, -1.0), Memory(2.0, 1.0, -3.0))

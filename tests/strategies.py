@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import strategies as st
+
 from debubble.compiler import placement
 from debubble.compiler.placement import Placement
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Memory, Profile, Stage
-from hypothesis import strategies as st
 
 durations = st.integers(0, 20)
 

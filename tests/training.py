@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
+
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate
 from debubble.compiler.named import PLACEMENTS, named_schedule
@@ -15,7 +17,6 @@ from debubble.compiler.profile import Profile
 from debubble.compiler.schedule import Schedule
 from debubble.runtime import Pipeline, Workload
 from debubble.runtime.reference import Reference, gradients, relative_error
-from torch import nn
 
 WIDTH = 8
 

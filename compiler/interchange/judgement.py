@@ -194,7 +194,7 @@ def _judge(
         take(report)
         if read.streams is not None:
             take(verify_streams(problem, read.streams, transfers=transfers, spell=spell), in_streams=True)
-        timeline = execution and Timeline(problem, schedule, execution)
+        timeline = None if execution is None else Timeline(problem, schedule, execution)
         if located.valid and timeline is not None:
             take(_advice(timeline, profile))
             if read.streams is not None:
@@ -234,12 +234,15 @@ def _judge_plan(
 ) -> Judgement:
     plan, report = plans.read(source)
     own = plan.problem
+    cap = own.memory_cap if memory_cap is None else memory_cap
+    if isinstance(cap, Sequence):
+        cap = tuple(cap)
     stated = replace(
         own,
         profile=profile or own.profile,
         placement=own.placement if placement is None else placed(placement, own.devices, own.stages),
         microbatches=own.microbatches if microbatches is None else microbatches,
-        memory_cap=own.memory_cap if memory_cap is None else memory_cap,
+        memory_cap=cap,
     )
     found, execution = examine(stated, plan.schedule)
     if stated != own:
@@ -252,5 +255,5 @@ def _judge_plan(
         devices=own.devices,
         stages=own.stages,
         microbatches=own.microbatches,
-        timeline=execution and Timeline(stated, plan.schedule, execution),
+        timeline=None if execution is None else Timeline(stated, plan.schedule, execution),
     )

@@ -101,7 +101,8 @@ class ReadSchedule:
         else:
             steps = (place for place, item in enumerate(row.items) if type(item) is not Communication)
             place = next(islice(steps, index, None))
-        return replace(spelled, **row.at(device, place))
+        found = row.at(device, place)
+        return replace(spelled, line=found["line"], column=found["column"])
 
     def excerpts(self, numbers: Collection[int | None]) -> dict[int, str]:
         """The lines of the file with these numbers."""

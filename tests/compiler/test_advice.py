@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 from damage import random_orders, random_problem, schedule_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from debubble.compiler import advice, placement
 from debubble.compiler.diagnostic import Report
 from debubble.compiler.instruction import parse
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile, Stage
 from debubble.compiler.simulation import simulate
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 PROBLEM = Problem(Profile.uniform(stages=2, forward=1, backward_input=1, backward_weight=1), placement.linear(2), 2)
 

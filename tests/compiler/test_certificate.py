@@ -7,15 +7,16 @@ import time
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate, check
 from debubble.compiler.errors import CertificateError
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.solver.bounds import best_bound
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import problems
 
 PROBLEM = Problem(
     Profile.uniform(stages=4, forward=10, backward_input=11, backward_weight=8, comm=1, memory=(2.0, -1.0, -1.0)),

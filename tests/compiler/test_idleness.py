@@ -5,6 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from debubble.compiler import placement
 from debubble.compiler.arrival import arrivals
 from debubble.compiler.errors import InputError
@@ -15,8 +18,6 @@ from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import Timeline, peak_memory, simulate
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 def _gaps(timeline: Timeline) -> list[list[Gap]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.instruction import Compute, Receive, Reduce, Send, Stream, Wait, grouped, parse
 from debubble.compiler.lowering import lower
@@ -13,8 +16,6 @@ from debubble.compiler.operation import Operation
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.streams import verify_streams
-from hypothesis import given, settings
-from strategies import problems
 
 derandomized = settings(derandomize=True, deadline=None, max_examples=60)
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.errors import InputError
 from debubble.compiler.named import NAMED, PLACEMENTS, named_schedule
@@ -11,9 +15,6 @@ from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.simulation import Timeline, simulate
 from debubble.compiler.verification import verify
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import problems
 
 EVEN = ("dualpipe", "dualpipe-v")
 """Schedules that need an even p, an even m and m >= 2p, or a part of that."""

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate
 from debubble.compiler.errors import DebubbleError, InputError, InvalidScheduleError
@@ -13,8 +16,6 @@ from debubble.compiler.named import named_schedule
 from debubble.compiler.plan import Plan, read
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
-from hypothesis import given, settings
-from strategies import problems
 
 NO_BOUND = Certificate(lower_bound=0.0, name="none", proof="solver")
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given, settings
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.errors import InfeasibleError, InputError
 from debubble.compiler.named import named_schedule
@@ -13,8 +16,6 @@ from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Link, Memory, Profile, Stage
 from debubble.compiler.simulation import simulate
 from debubble.compiler.verification import verify
-from hypothesis import given, settings
-from strategies import problems
 
 UNIT = Profile.uniform(stages=4, forward=1, backward_input=1, backward_weight=1)
 

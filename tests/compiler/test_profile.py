@@ -6,11 +6,12 @@ import math
 from pathlib import Path
 
 import pytest
-from debubble.compiler.errors import InputError
-from debubble.compiler.profile import Link, Memory, Profile, Stage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import stages
+
+from debubble.compiler.errors import InputError
+from debubble.compiler.profile import Link, Memory, Profile, Stage
 
 STAGE = '{"forward": 1, "backward_input": 1, "backward_weight": 1}'
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import stages
+
 from debubble.compiler import placement
 from debubble.compiler.errors import InputError
 from debubble.compiler.named import named_schedule
@@ -11,9 +15,6 @@ from debubble.compiler.profile import Memory, Profile, Stage
 from debubble.compiler.recomputation import recomputed
 from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import simulate
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import stages
 
 
 def true_peaks(profile: Profile, schedule: Schedule) -> list[float]:

@@ -6,6 +6,9 @@ import itertools
 
 import networkx
 import pytest
+from hypothesis import given, settings
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.dag import dag
 from debubble.compiler.named import named_schedule
@@ -14,8 +17,6 @@ from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import simulate
-from hypothesis import given, settings
-from strategies import problems
 
 derandomized = settings(derandomize=True, deadline=None, max_examples=60)
 

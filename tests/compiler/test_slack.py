@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.arrival import Arrival, arrivals, last_arrival
 from debubble.compiler.named import named_schedule
@@ -10,9 +14,6 @@ from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.simulation import Timeline, simulate
 from debubble.compiler.slack import slacks
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import problems
 
 
 def _timeline(objective: str = "makespan") -> Timeline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from debubble.compiler import placement
 from debubble.compiler.instruction import Stream, parse
 from debubble.compiler.problem import Problem

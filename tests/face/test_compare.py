@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from debubble.comparison import divide, on_placement
 from debubble.compiler import placement
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Memory, Profile, Stage
-
-from debubble.comparison import divide, on_placement
 
 COSTS = ("compare", "--devices", 4, "--forward", 2, "--backward-input", 2, "--backward-weight", 2, "--time-limit", 0.5)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from debubble.solver import search
 
 from debubble import Plan
+from debubble.solver import search
 
 COSTS = ("compile", "--devices", 4, "--forward", 1, "--backward-input", 1, "--backward-weight", 1, "--time-limit", 0.2)
 KEYS = {

@@ -8,8 +8,9 @@ import time
 from pathlib import Path
 
 import torch
-from debubble.runtime import Workload
 from torch import nn
+
+from debubble.runtime import Workload
 
 
 class Failing(nn.Module):

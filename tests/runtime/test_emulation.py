@@ -6,13 +6,14 @@ import dataclasses
 
 import msgspec
 import pytest
+from training import named_plan, plan_of, problem_of
+
 from debubble.compiler.errors import InputError
 from debubble.compiler.named import named_schedule
 from debubble.compiler.plan import Plan
 from debubble.compiler.profile import Link
 from debubble.runtime import RunResult, run
 from debubble.runtime.emulation import emulated_unit
-from training import named_plan, plan_of, problem_of
 
 
 def _with_unit(name: str, unit: str) -> Plan:

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 from cluster import Cluster
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate
 from debubble.compiler.interchange import export
@@ -15,8 +18,6 @@ from debubble.compiler.placement import Placement
 from debubble.compiler.plan import Plan
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
 DEVICES, MICROBATCHES, WIDTH = 4, 8, 6
 

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from training import named_plan
+
 from debubble.compiler.errors import InputError, RunError
 from debubble.runtime import run
-from training import named_plan
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'transformer.py'}:workload"
 FAILING = Path(__file__).with_name("failing.py")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from cluster import Cluster
+from torch import nn
+from training import blocks, build, plan_of
+
 from debubble.compiler import placement
 from debubble.compiler.named import named_schedule
 from debubble.compiler.problem import Problem
@@ -12,8 +15,6 @@ from debubble.compiler.profile import Memory, Profile, Stage
 from debubble.runtime import Pipeline, Workload
 from debubble.runtime.memory import HeldMemory
 from debubble.runtime.stage import Stage as Executor
-from torch import nn
-from training import blocks, build, plan_of
 
 DEVICES = 4
 

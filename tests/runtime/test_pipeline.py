@@ -11,6 +11,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from cluster import Cluster
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import distribute_module
+from training import WIDTH, blocks, build, deviation, named_plan, plan_of, problem_of, reference_of
+
 from debubble.compiler.errors import InputError, RunError
 from debubble.compiler.named import NAMED, named_schedule
 from debubble.compiler.operation import Operation
@@ -18,11 +24,6 @@ from debubble.compiler.plan import Plan
 from debubble.compiler.schedule import Schedule
 from debubble.runtime import Pipeline, Workload
 from debubble.runtime.reference import gradients, relative_error
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import distribute_module
-from training import WIDTH, blocks, build, deviation, named_plan, plan_of, problem_of, reference_of
 
 SCHEDULES = [name for name in NAMED if name not in ("dualpipe", "dualpipe-v")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from debubble.compiler.errors import InputError
 from debubble.runtime.ranks import Rank, first_host, rank_from_environment
 

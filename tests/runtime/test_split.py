@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
 from debubble.compiler.errors import RunError
 from debubble.runtime.microbatch import as_tuple
 from debubble.runtime.split import Splitter
 from debubble.runtime.stage import Stage
-from torch import nn
-from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 WIDTH = 6
 

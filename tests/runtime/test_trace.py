@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from training import named_plan
+
 from debubble.compiler.instruction import Compute, Receive, Wait
 from debubble.compiler.plan import Plan
 from debubble.runtime.trace import Event, Trace
-from training import named_plan
 
 
 def _recorded(plan: Plan, unit: float, begin: float = 7.0, stretch: float = 1.0) -> list[list[Event]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from debubble.compiler.errors import InputError
 from debubble.runtime.workload import Workload, load_workload
 

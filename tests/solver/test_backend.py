@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pulp
 import pytest
+
 from debubble.compiler.errors import InputError
 from debubble.solver.backend import Backend, BackendMissingError, Cbc, ilp_backend
 

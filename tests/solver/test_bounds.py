@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from instances import INSTANCES, Instance
+from oracle import optimum
+
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate, check
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Link, Memory, Profile, Stage
 from debubble.solver.bounds import best_bound
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from instances import INSTANCES, Instance
-from oracle import optimum
 
 NEED_MORE = {
     "linear-8x16-cap8-makespan": 847,

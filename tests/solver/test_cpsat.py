@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from instances import INSTANCES, Instance
+
 from debubble.compiler import placement
 from debubble.compiler.named import named_schedule
 from debubble.compiler.operation import Operation
@@ -17,7 +19,6 @@ from debubble.solver.cpsat import CpSat
 from debubble.solver.exact import solve_exact
 from debubble.solver.tasks import Tasks, tasks
 from debubble.solver.windows import Windows
-from instances import INSTANCES, Instance
 
 pytest.importorskip("ortools", reason="OR-tools is an extra that is not installed here")
 

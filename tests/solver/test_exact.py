@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 
 import pytest
+from instances import INSTANCES
+
 from debubble.compiler import placement
 from debubble.compiler.named import named_schedule
 from debubble.compiler.problem import Problem
@@ -13,7 +15,6 @@ from debubble.compiler.profile import Profile
 from debubble.compiler.simulation import simulate
 from debubble.compiler.verification import verify
 from debubble.solver.exact import ExactResult, solve_exact
-from instances import INSTANCES
 
 
 def instance(name: str) -> tuple[Problem, float]:

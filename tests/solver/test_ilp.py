@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 
 import pytest
+from instances import INSTANCES, Instance
+
 from debubble.compiler import placement
 from debubble.compiler.operation import Operation
 from debubble.compiler.problem import Problem
@@ -17,7 +19,6 @@ from debubble.solver.backend import Answer, Cbc
 from debubble.solver.ilp import Ilp
 from debubble.solver.tasks import Tasks, tasks
 from debubble.solver.windows import Windows
-from instances import INSTANCES, Instance
 
 
 class HeadsAndTails(Windows):

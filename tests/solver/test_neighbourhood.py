@@ -6,6 +6,8 @@ import time
 from dataclasses import replace
 
 import pytest
+from instances import INSTANCES
+
 from debubble.compiler import placement
 from debubble.compiler.named import named_schedule
 from debubble.compiler.operation import Operation, Pair
@@ -16,7 +18,6 @@ from debubble.compiler.simulation import simulate
 from debubble.compiler.verification import verify
 from debubble.solver.neighbourhood import blocks, improve_by_neighbourhoods
 from debubble.solver.tasks import tasks
-from instances import INSTANCES
 
 
 def instance(name: str) -> Problem:

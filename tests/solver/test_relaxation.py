@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from instances import INSTANCES
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.refutation import refuted
 from debubble.compiler.relaxation import mirror, relax
 from debubble.solver.relaxation import Budget, OutOfBudgetError, Walk, futures
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from instances import INSTANCES
-from strategies import problems
 
 PROBLEMS = {instance.name: instance.problem() for instance in INSTANCES}
 FAR = 10**9

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from debubble.compiler.interchange import verify_file
 
 ROOT = Path(__file__).parents[3]

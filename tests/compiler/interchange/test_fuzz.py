@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from debubble.compiler.interchange import DIALECTS, Judgement, verify_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from debubble.compiler.interchange import DIALECTS, Judgement, verify_file
 
 CORPUS = {
     "text": "# placement: linear\n# microbatches: 2\nF0 F1 . BW0 BW1\n. F0 BW0 F1 B1 W1\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from debubble.compiler.errors import InputError
 from debubble.compiler.interchange import layout, megatron
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from debubble.compiler.errors import InputError
 from debubble.compiler.interchange import ReadSchedule, read_schedule
 

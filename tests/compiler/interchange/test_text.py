@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from debubble.compiler import placement
 from debubble.compiler.interchange import text
 from debubble.compiler.operation import parse_step

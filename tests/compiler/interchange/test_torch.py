@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate
 from debubble.compiler.interchange import Judgement, export, verify_file

@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+
 from debubble.compiler import placement
 from debubble.compiler.errors import InputError
 from debubble.compiler.named import named_schedule

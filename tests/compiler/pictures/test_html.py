@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from drawings import plan
+from playwright.sync_api import Browser, FloatRect, Locator, Page, sync_playwright
+
 from debubble.compiler.errors import InputError
 from debubble.compiler.pictures import html
 from debubble.compiler.plan import Plan
-from drawings import plan
-from playwright.sync_api import Browser, FloatRect, Locator, Page, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [

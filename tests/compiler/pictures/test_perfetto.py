@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from drawings import plan
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
+
 from debubble.compiler.arrival import arrivals
 from debubble.compiler.pictures import perfetto
 from debubble.compiler.plan import Plan
-from drawings import plan
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
 
 PLANS = {
     "split": plan(),

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from debubble.compiler import placement
 from debubble.compiler.named import named_schedule
 from debubble.compiler.operation import Operation, Pair
@@ -12,8 +15,6 @@ from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import Timeline, simulate
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 UNIT = (1.0, 1.0, 1.0)
 
