@@ -30,8 +30,9 @@ AS_FILLER = 1e3
 class Plan:
     """The numbers of a periodic plan; times in units of the work of the busiest device on one micro-batch.
 
-    A leg is a chunk's forward or backward: legs 0..v-1 the forwards, v..2v-1 the backwards of chunks 0..v-1. A lane
-    may be `ahead` x (planned time from its F to its B) + `extra` forwards ahead of its backwards.
+    A leg is a chunk's forward or backward: legs 0..v-1 the forwards, v..2v-1 the backwards of chunks 0..v-1. With one
+    chunk and equal stages, stage s may be `ahead` x (stages - s) + `extra` forwards ahead of its backwards; in general
+    the way from its F to its B and the way of stage 0 take the place of stages - s and stages.
     """
 
     slack: tuple[float, ...]
@@ -92,33 +93,33 @@ def _trials(model: Model, chance: random.Random) -> Iterator[tuple[Orders, float
 
 
 LIKELY = (
-    (1.33, -1, math.inf, 0.0),
-    (0.7, 1, math.inf, 0.0),
-    (1.33, 0, math.inf, 1.0),
-    (2.66, -1, math.inf, math.inf),
-    (2.0, 0, 1.0, 1.0),
-    (2.33, -1, math.inf, 1.0),
-    (1.0, 0, 1.0, math.inf),
-    (2.33, 1, 1.0, 1.0),
-    (1.66, 0, math.inf, 1.0),
-    (1.66, 1, math.inf, 0.0),
-    (1.33, 0, 1.0, 1.0),
-    (2.0, -1, math.inf, 1.0),
+    (1.0, 0.0, math.inf, 0.0),
+    (2.0, 0.0, math.inf, math.inf),
+    (1.5, 0.0, math.inf, 1.0),
+    (0.75, 0.0, math.inf, 0.0),
+    (2.0, -1.0, math.inf, math.inf),
+    (0.5, -1.0, math.inf, 0.0),
+    (1.0, 1.0, math.inf, 0.0),
+    (0.5, 0.0, math.inf, 0.0),
+    (0.6, 1.0, math.inf, 0.0),
+    (1.75, 1.0, 1.0, 1.0),
+    (0.6, 0.0, math.inf, 0.0),
+    (2.0, -1.0, 1.0, 0.0),
+    (1.15, 1.0, math.inf, 0.0),
+    (1.5, -1.0, math.inf, 1.0),
+    (1.0, 1.0, 1.0, 1.0),
+    (2.0, 1.0, math.inf, math.inf),
 )
 """(ahead, extra, patience, filler) of plans that together came closest to the optima of many problems."""
 
 
 def likely_plans(model: Model) -> Iterator[Plan]:
-    """Plans that are often good; where the cap leaves room for many forwards, those that take it come first."""
+    """Plans that are often good; first those with as many forwards ahead as the caps have room for."""
     chunks = max(1, model.stages // model.devices)
     none = (0.0,) * (2 * chunks)
-    plans = [
-        Plan(none, none, (ahead,) * chunks, extra, patience=patience, filler=filler)
-        for ahead, extra, patience, filler in LIKELY
-    ]
-    if roominess(model) > 1.4:
-        plans.sort(key=lambda plan: abs(plan.ahead[0] - 2.66))
-    yield from plans
+    room = min(2.0, roominess(model))
+    for ahead, extra, patience, filler in sorted(LIKELY, key=lambda numbers: abs(numbers[0] - room)):
+        yield Plan(none, none, (ahead,) * chunks, extra, patience=patience, filler=filler)
 
 
 def roominess(model: Model) -> float:
@@ -190,6 +191,7 @@ def rule(model: Model, plan: Plan) -> Rule:
     for base in range(0, lanes, stages):
         now = 0.0
         begun = []
+        trips = [0.0] * stages
         for stage in range(stages):
             lane, leg = base + stage, stage * chunks // stages
             first = lane * depth
@@ -206,8 +208,11 @@ def rule(model: Model, plan: Plan) -> Rule:
             starts[1][lane] = now + unit * plan.shift[leg]
             now += model.duration[first]
             starts[2][lane] = now + unit * plan.weight
-            periods = (now - begun[stage]) / unit if unit > 0 else 1.0
-            ahead[lane] = max(1, math.ceil(plan.ahead[leg - chunks] * periods + plan.extra - 1e-9))
+            trips[stage] = now - begun[stage] + 2 * model.lag[size + base * depth]
+        scale = stages / chunks / trips[0] if trips[0] > 0 else 0.0
+        for stage in range(stages):
+            many = plan.ahead[stage * chunks // stages] * scale * trips[stage] + plan.extra
+            ahead[base + stage] = max(1, math.ceil(many - 1e-9))
     step = unit * plan.period
     priority = [start + step * rank for kind in starts for start in kind for rank in range(depth)]
     return Rule(priority, patience=plan.patience, filler=plan.filler, ahead=ahead)

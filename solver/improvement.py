@@ -16,9 +16,9 @@ from ..compiler.schedule import Schedule
 from .evaluation import Model
 from .graph import Graph
 
-TRIALS = 100_000_000
-"""Moves tried in one annealing, times the number of steps."""
-HEATS = (0.5, 1.0, 0.25, 0.5, 1.0, 2.0, 0.5, 1.0)
+TRIALS = 60_000
+"""Moves tried in one annealing."""
+HEATS = (0.5, 1.0, 0.25, 2.0) * 3
 """Where each annealing starts, in units of the mean duration of a step."""
 TO_EDGE = 0.8
 """The share of moves that carry a node out of its block, which alone can shorten the path."""
@@ -47,15 +47,14 @@ def improve(
     graph = Graph(model, model.orders(schedule))
     best, found = graph.value, schedule
     chance = random.Random(seed)
-    trials = TRIALS // len(graph.steps)
     unit = math.fsum(graph.length) / len(graph.length)
     goal = target + 1e-9 * abs(target)
     for heat in HEATS:
         blocks = graph.blocks()
-        for number in range(trials):
+        for number in range(TRIALS):
             if best <= goal or (number % 64 == 0 and time.monotonic() >= deadline):
                 return found
-            limit = graph.value - heat * unit * (1 - number / trials) ** 2 * math.log(1 - chance.random())
+            limit = graph.value - heat * unit * (1 - number / TRIALS) ** 2 * math.log(1 - chance.random())
             move = _move(graph, chance.choice(blocks), chance)
             if move is None or graph.estimate(*move) > limit:
                 continue
