@@ -13,7 +13,7 @@ from .problem import Problem
 from .refutation import refuted
 from .relaxation import most_kept, prepared
 
-MAX_STEPS = 2_000_000
+MAX_STEPS = 1_000_000
 """How many partial orders the checking of one certificate may make."""
 
 
@@ -41,10 +41,10 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """What binds, in words. Only `check` says whether it is true."""
         device, devices = self.witness.get("device"), self.witness.get("devices")
         return {
-            "critical path": "one micro-batch alone takes this long from its first operation to its last",
-            "load": f"device {device} has this much to do between its first possible start and what must follow it",
+            "critical path": "one micro-batch alone takes this long",
+            "load": f"device {device} is busy from its first possible start to what has to follow on others",
             "memory": f"what device {device} has to hold, and for how long, fits its cap in no less time",
-            "turnaround": f"the cap of device {device} makes it wait until its first gradient returns, and for its last",
+            "turnaround": f"the cap of device {device} makes it wait for its first gradient, and for its last",
             "relaxation": f"no order of the operations of devices {devices} alone is faster, all else being free",
         }.get(self.name, self.name)
 
