@@ -3,8 +3,8 @@
     python benchmarks/verify.py [OPERATIONS ...]
 
 Writes a ZB-H1 schedule on 16 devices as torch CSV, without and with communication, verifies the files in processes of
-their own, and prints seconds and peak memory. Where torch is installed, its own checks of the same schedule (that no
-operation is missing, and the simulation of its communication) run beside it.
+their own, and prints processor seconds and peak memory. Where torch is installed, its own checks of the same schedule
+(that no operation is missing, and the simulation of its communication) run beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 DEVICES = 16
@@ -40,7 +39,7 @@ from debubble.compiler.interchange import verify_file
 
 judgement = verify_file(sys.argv[1])
 assert judgement.valid, judgement
-print(judgement.summary().splitlines()[0])
+print("valid, makespan", judgement.as_json()["makespan"])
 """
 
 TORCH = """
@@ -58,19 +57,19 @@ else:
 
 
 def measured(code: str, *arguments: object, limit: float = 600) -> tuple[float, float, str]:
-    """Seconds, MiB at the peak, and the last line or the error of a process of its own."""
-    start = time.perf_counter()
-    wrapped = f"import resource\n{code}\nprint('PEAK', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
-    command = [sys.executable, "-c", wrapped, *map(str, arguments)]
+    """Processor seconds, MiB at the peak, and the last line or the error of a process of its own."""
+    ending = "\nimport resource, time\nuse = resource.getrusage(resource.RUSAGE_SELF)\n"
+    ending += "print('\\nUSED', use.ru_utime + use.ru_stime, use.ru_maxrss)"
+    command = [sys.executable, "-c", code + ending, *map(str, arguments)]
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         return limit, 0.0, f"stopped after {limit:g} s"
-    seconds = time.perf_counter() - start
-    lines = run.stdout.splitlines()
-    if run.returncode or not lines:
-        return seconds, 0.0, run.stderr.strip().splitlines()[-1][:100]
-    return seconds, int(lines[-1].split()[1]) / 1024, lines[-2][-60:] if len(lines) > 1 else "accepted"
+    lines = [line for line in run.stdout.splitlines() if line]
+    if run.returncode:
+        return 0.0, 0.0, f"failed: {run.stderr.strip().splitlines()[-1][:100]}"
+    _, seconds, memory = lines[-1].split()
+    return float(seconds), int(memory) / 1024, lines[-2] if len(lines) > 1 else "accepted"
 
 
 def main() -> None:
@@ -81,14 +80,10 @@ def main() -> None:
             measured(WRITE, DEVICES, microbatches, folder)
             for name in ("compute.csv", "communication.csv"):
                 path = Path(folder) / name
-                seconds, memory, note = measured(VERIFY, path)
-                print(
-                    f"{size:>9} operations, {name:18} debubble {seconds:6.1f} s {memory:6.0f} MiB  {note}", flush=True
-                )
-                seconds, memory, note = measured(TORCH, path, DEVICES, microbatches, limit=120)
-                print(
-                    f"{size:>9} operations, {name:18} torch    {seconds:6.1f} s {memory:6.0f} MiB  {note}", flush=True
-                )
+                for tool, code, limit in (("debubble", VERIFY, 600), ("torch", TORCH, 60)):
+                    seconds, memory, note = measured(code, path, DEVICES, microbatches, limit=limit)
+                    use = f"{seconds:6.1f} s {memory:5.0f} MiB"
+                    print(f"{size:>9} operations, {name:17} {tool:8} {use}  {note}", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ UNLIKE = 10
 WORTH_SAYING = 0.01
 """Idle time below this share of the makespan is not mentioned."""
 MAX_STEPS = 20_000
-"""Longer schedules are not executed again to see what a reorder gains."""
+"""Longer schedules are not executed again to look for what could be better."""
 
 
 def doubt(profile: Profile, report: Report) -> None:
@@ -34,7 +34,8 @@ def doubt(profile: Profile, report: Report) -> None:
         lopsided = forwards.index(max(forwards))
         report.warning(
             "doubtful-profile",
-            f"stage {lopsided} has {max(forwards) / sum(forwards):.0%} of all forward time: is the loading of data in it?",
+            f"stage {lopsided} has {max(forwards) / sum(forwards):.0%} of all forward time: is the loading of data in "
+            "it?",
         )
     for number, stage in enumerate(profile.stages):
         if stage.forward > UNLIKE * stage.fused:
@@ -145,6 +146,8 @@ def receives(
     queued behind a receive that comes later; where both directions share one communicator (NCCL), it waits for it.
     The first of each is reported, and the others are counted.
     """
+    if sum(map(len, execution.starts)) > MAX_STEPS:
+        return
 
     def warn(code: str, text: str, device: int, receive: Receive, place: int) -> None:
         if report.counts[code]:

@@ -23,6 +23,7 @@ from .inference import placed
 from .reader import ReadSchedule, read_schedule
 
 _WIDTH = 100
+_MOST_SHOWN = 16
 _TRANSFERS = {
     "rendezvous": "a send blocks until its receive is posted",
     "buffered": "assumed that a send never blocks (--transfers rendezvous is safe without that)",
@@ -103,7 +104,7 @@ class Judgement:
                 f"  makespan     {self.timeline.makespan:g}{drawn}; span {self.timeline.span:g}",
                 f"  bubble ratio {'-' if ratio is None else f'{ratio:.2%}'} (idle time over ideal time); "
                 f"idle fraction {self.timeline.idle_fraction:.2%} (of all device time)",
-                f"  peak memory  {' '.join(f'{peak:g}' for peak in self.timeline.peak_memory)}",
+                f"  peak memory  {' '.join(_shortened([f'{peak:g}' for peak in self.timeline.peak_memory]))}",
             ]
         return "\n".join(lines)
 
@@ -126,6 +127,10 @@ class Judgement:
         number = str(diagnostic.line)
         caret = " " * before + "^" * max(1, len(token))
         return f"{head}\n  --> {place}\n {number} | {window}\n {' ' * len(number)} | {caret}"
+
+
+def _shortened(texts: list[str]) -> list[str]:
+    return texts if len(texts) <= _MOST_SHOWN else [*texts[: _MOST_SHOWN - 4], "...", *texts[-3:]]
 
 
 def verify_file(
