@@ -122,13 +122,15 @@ class Plan:
         timeline, problem, certificate = self.timeline, self.problem, self.certificate
         time = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
         ratio = timeline.bubble_ratio()
+        other, value = ("makespan", timeline.makespan) if problem.objective == "span" else ("span", timeline.span)
+        above = "" if math.isinf(self.gap) else f": at most {self.gap:.2%} above the best"
+        proved = "optimal" if self.gap == 0 else f"not proved optimal{above}"
         lines = [
             f"{self.schedule.method}: {problem.devices} devices, {problem.stages} stages "
             f"({problem.placement.kind}), {problem.microbatches} micro-batches",
-            f"  {problem.objective:12} {timeline.value:g}{time}, {self.status}: "
-            f"no schedule is below {certificate.lower_bound:g}{time} "
-            f"({certificate.name}, {certificate.proof}; gap {self.gap:.2%})",
-            f"  makespan     {timeline.makespan:g}{time}, span {timeline.span:g}{time}",
+            f"  {problem.objective:12} {timeline.value:.10g}{time}, {proved}",
+            f"  {other:12} {value:.10g}{time}",
+            f"  lower bound  {certificate.lower_bound:.10g}{time} ({certificate.proof}): {certificate.reason}",
             f"  bubble ratio {'-' if ratio is None else f'{ratio:.2%}'} (idle time over ideal time); "
             f"idle fraction {timeline.idle_fraction:.2%} (of all device time)",
             f"  peak memory  {_memory_line(problem, timeline.peak_memory)}",
