@@ -112,14 +112,19 @@ def write(streams: Sequence[Stream]) -> str:
             for operation in parts(instruction.step)
             if operation.kind in ("W", "BW")
         }
-        cells = []
+        cells: list[str] = []
+        due: list[str] = []  # reductions, which let the sends of the same value go first
         for index, instruction in enumerate(stream):
             if isinstance(instruction, Compute):
-                cells.append(step_text(instruction.step))
+                cells += [*due, step_text(instruction.step)]
                 done = {operation.stage for operation in parts(instruction.step)}
-                cells.extend(f"{stage}REDUCE_GRAD" for stage in sorted(done) if last.get(stage) == index)
-            elif isinstance(instruction, Send | Receive):
+                due = [f"{stage}REDUCE_GRAD" for stage in sorted(done) if last.get(stage) == index]
+            elif isinstance(instruction, Receive):
+                cells += [*due, spell(instruction)]
+                due = []
+            elif isinstance(instruction, Send):
                 cells.append(spell(instruction))
+        cells += due
         rows.append(",".join(cells) + "\n")
     return "".join(rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import InputError
+from ..operation import parts
 from ..plan import Plan
 from . import communication, text, torch_csv
 
@@ -18,6 +19,19 @@ def export(plan: Plan, format: str) -> str:
         raise InputError(f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}")
     if format == "text":
         return text.write(plan.schedule, plan.problem)
-    if plan.problem.placement.bidirectional:
+    placement, last = plan.problem.placement, plan.problem.stages - 1
+    if placement.bidirectional:
         raise InputError("torch's CSV has one device per stage, so it cannot hold a bidirectional plan")
+    forwards = [
+        operation.microbatch
+        for step in plan.schedule.orders[placement.down[last]]
+        for operation in parts(step)
+        if operation.kind == "F" and operation.stage == last
+    ]
+    if forwards != sorted(forwards):
+        raise InputError(
+            "the last stage takes its forwards out of order, and torch's runtime would start backwards from the losses "
+            "of other micro-batches",
+            hint="debubble run keeps losses by micro-batch",
+        )
     return communication.write(plan.streams) if format == "torch-comms-csv" else torch_csv.write(plan.schedule)

@@ -168,6 +168,12 @@ def _stated(
 ) -> tuple[Placement | None, int]:
     """The placement and micro-batches to judge with: those stated by the caller, else by the file, else as found."""
     stated = microbatches if microbatches is not None else drawing.microbatches
+    if (
+        stated is not None
+        and stated > counted
+        and any(operation.microbatch == stated - 1 for _, operation in schedule.operations())
+    ):
+        counted = stated  # what the file lacks of it is missing, whatever the file alone would suggest
     if stated is not None and stated != counted:
         findings.error(
             "microbatch-count", f"the file has {counted} micro-batches (0 to {counted - 1}), but {stated} are stated"

@@ -151,6 +151,13 @@ def test_microbatches_that_are_stated(tmp_path: Path) -> None:
     ]
 
 
+def test_a_stated_number_of_microbatches_explains_what_is_missing(tmp_path: Path) -> None:
+    """Alone, the one operation of micro-batch 1 looks like a slip; with two stated, the others are missing."""
+    content = "0F0,0F1,0I0,0W0\n1F0,1I0,1W0\n"
+    assert codes(judge(tmp_path, content)) == ["microbatch-out-of-range"]
+    assert codes(judge(tmp_path, content, microbatches=2)) == ["missing-operation"]
+
+
 def test_a_bidirectional_placement_is_recognised(tmp_path: Path) -> None:
     """Each half of the micro-batches goes its own way."""
     found = judge(tmp_path, "0F0 1F1 1BW1 0BW0\n0F1 1F0 1BW0 0BW1\n")
