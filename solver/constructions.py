@@ -22,6 +22,7 @@ from .evaluation import Model, Orders
 
 SURVIVORS = 6
 """Plans that are mutated further."""
+ENTRIES = ("given", "longest-first", "shortest-first", "longest-inside")
 AS_FILLER = 1e3
 """A weight gradient planned this many periods late gives way to everything else."""
 
@@ -47,6 +48,10 @@ class Plan:
     period: float = 1.0
     patience: float = math.inf
     filler: float = 0.0
+    entry: str = "given"
+    """The order in which micro-batches enter, one of `ENTRIES`."""
+    fused: frozenset[int] = frozenset()
+    pairs: bool = False
 
 
 def construct(problem: Problem, *, seed: int = 0, deadline: float | None = None) -> Iterator[Schedule]:
@@ -74,14 +79,14 @@ def _trials(model: Model, chance: random.Random) -> Iterator[tuple[Orders, float
     """
     ranked: dict[float, Plan] = {}
     likely = list(likely_plans(model))
-    trials = len(likely) + 800_000 // model.total
+    trials = len(likely) + min(1000, 800_000 // model.total)
     for number in range(trials):
         if number < len(likely):
             plan = likely[number]
         elif not ranked:
             return
         else:
-            plan = mutate(chance.choice(list(ranked.values())), chance)
+            plan = mutate(model, chance.choice(list(ranked.values())), chance)
         orders = dispatch(model, rule(model, plan), limit=max(ranked) if len(ranked) == SURVIVORS else math.inf)
         if orders is None:
             continue
@@ -118,8 +123,24 @@ def likely_plans(model: Model) -> Iterator[Plan]:
     chunks = max(1, model.stages // model.devices)
     none = (0.0,) * (2 * chunks)
     room = min(2.0, roominess(model))
+    forms = backward_forms(model)
+    pairing = (False,) if model.problem.profile.overlapped_pair is None else (True, False)
     for ahead, extra, patience, filler in sorted(LIKELY, key=lambda numbers: abs(numbers[0] - room)):
-        yield Plan(none, none, (ahead,) * chunks, extra, patience=patience, filler=filler)
+        for fused in forms[:2]:
+            for pairs in pairing:
+                plan = Plan(none, none, (ahead,) * chunks, extra, patience=patience, filler=filler)
+                yield replace(plan, fused=fused, pairs=pairs)
+
+
+def backward_forms(model: Model) -> list[frozenset[int]]:
+    """Which stages may fuse their backwards: those where it saves time, then none or all, as far as allowed."""
+    everything = frozenset(range(model.stages))
+    if model.problem.backward != "any":
+        return [everything if model.problem.backward == "fused" else frozenset()]
+    durations = model.problem.durations
+    saving = frozenset(s for s in everything if durations["BW"][s] < durations["B"][s] + durations["W"][s])
+    forms = [saving, everything, frozenset()] if saving else [saving, everything]
+    return forms if saving or model.problem.profile.overlapped_pair is not None else [saving]
 
 
 def roominess(model: Model) -> float:
@@ -133,8 +154,14 @@ def roominess(model: Model) -> float:
     return min(ratios)
 
 
-def mutate(plan: Plan, chance: random.Random) -> Plan:
-    """A plan with one to three numbers changed."""
+def mutate(model: Model, plan: Plan, chance: random.Random) -> Plan:
+    """A plan with one to three choices changed."""
+    if chance.random() < 0.1:
+        plan = replace(plan, fused=chance.choice(backward_forms(model)))
+    if chance.random() < 0.1 and model.problem.profile.overlapped_pair is not None:
+        plan = replace(plan, pairs=not plan.pairs)
+    if chance.random() < 0.1 and not model.identical:
+        plan = replace(plan, entry=chance.choice(ENTRIES))
     for _ in range(chance.choice((1, 1, 2, 3))):
         pick = chance.randrange(10)
         if pick <= 1:
@@ -172,19 +199,36 @@ def _changed(numbers: tuple[float, ...], index: int, number: float) -> tuple[flo
     return (*numbers[:index], number, *numbers[index + 1 :])
 
 
-def period(model: Model) -> float:
-    """The work of the busiest device on one micro-batch (of each direction)."""
-    kinds = range(3)
-    return max(
-        sum(model.duration[kind * model.size + lane * model.depth] for kind in kinds for lane in lanes)
-        for lanes in model.lanes_of
-    )
+def period(model: Model, fused: frozenset[int]) -> float:
+    """The work of the busiest device on one micro-batch of factor 1 (of each direction)."""
+    durations = model.problem.durations
+
+    def work(stage: int) -> float:
+        backward = durations["BW"][stage] if stage in fused else durations["B"][stage] + durations["W"][stage]
+        return durations["F"][stage] + backward
+
+    return max(sum(work(lane % model.stages) for lane in lanes) for lanes in model.lanes_of)
+
+
+def entries(model: Model, entry: str) -> list[list[int]]:
+    """The ranks of each direction in the order in which they enter."""
+    orders = []
+    for direction, count in enumerate(model.counts):
+        factors = [model.problem.factor(direction * model.depth + rank) for rank in range(count)]
+        ranks = sorted(range(count), key=lambda rank: factors[rank], reverse=entry == "longest-first")
+        if entry == "given":
+            ranks = list(range(count))
+        elif entry == "longest-inside":
+            ranks = ranks[::2] + ranks[1::2][::-1]
+        orders.append(ranks)
+    return orders
 
 
 def rule(model: Model, plan: Plan) -> Rule:
     """The dispatching rule of a plan."""
     depth, size, stages, lanes = model.depth, model.size, model.stages, model.lanes
-    unit = period(model)
+    durations = model.problem.durations
+    unit = period(model, plan.fused)
     chunks = len(plan.ahead)
     starts = [[0.0] * lanes for _ in range(3)]
     ahead = [0] * lanes
@@ -194,25 +238,38 @@ def rule(model: Model, plan: Plan) -> Rule:
         trips = [0.0] * stages
         for stage in range(stages):
             lane, leg = base + stage, stage * chunks // stages
-            first = lane * depth
             if stage > 0:
-                now += model.lag[first] + unit * plan.slack[leg]
+                now += model.lag[lane * depth] + unit * plan.slack[leg]
             begun.append(now)
             starts[0][lane] = now + unit * plan.shift[leg]
-            now += model.duration[first]
+            now += durations["F"][stage]
         for stage in reversed(range(stages)):
             lane, leg = base + stage, chunks + stage * chunks // stages
-            first = size + lane * depth
             if stage < stages - 1:
-                now += model.lag[first] + unit * plan.slack[leg]
+                now += model.lag[size + lane * depth] + unit * plan.slack[leg]
             starts[1][lane] = now + unit * plan.shift[leg]
-            now += model.duration[first]
+            now += durations["BW" if stage in plan.fused else "B"][stage]
             starts[2][lane] = now + unit * plan.weight
             trips[stage] = now - begun[stage] + 2 * model.lag[size + base * depth]
         scale = stages / chunks / trips[0] if trips[0] > 0 else 0.0
         for stage in range(stages):
             many = plan.ahead[stage * chunks // stages] * scale * trips[stage] + plan.extra
             ahead[base + stage] = max(1, math.ceil(many - 1e-9))
-    step = unit * plan.period
-    priority = [start + step * rank for kind in starts for start in kind for rank in range(depth)]
-    return Rule(priority, patience=plan.patience, filler=plan.filler, ahead=ahead)
+    order = entries(model, plan.entry)
+    delays = []
+    for direction, ranks in enumerate(order):
+        delay, delayed = 0.0, [0.0] * depth
+        for rank in ranks:
+            delayed[rank] = delay
+            delay += unit * plan.period * model.problem.factor(direction * depth + rank)
+        delays.append(delayed)
+    priority = [start + delay for kind in starts for lane, start in enumerate(kind) for delay in delays[lane // stages]]
+    return Rule(
+        [*priority, *priority[size : 2 * size]],
+        patience=plan.patience,
+        filler=plan.filler,
+        ahead=ahead,
+        entry=order,
+        fused=plan.fused,
+        pairs=plan.pairs,
+    )

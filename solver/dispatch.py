@@ -46,7 +46,7 @@ class Room:
         problem = model.problem
         self.cap = cap
         self.depth = model.depth
-        self.held = problem.static_memory[device]
+        self.static = self.held = problem.static_memory[device]
         self.factors = [problem.factor(microbatch) for microbatch in range(problem.microbatches)]
         lanes = model.lanes_of[device]
         rises = problem.memories["B"]
@@ -99,7 +99,7 @@ class Room:
         if self.plain or self.held + change + self.most <= self.cap:
             return True
         reached = batch not in self.holding  # it enters now, as the youngest of all
-        younger = change if reached else 0.0
+        younger = self.static + (change if reached else 0.0)
         for other in reversed(self.holding):
             own, progress = self.holding[other], self.progress[other]
             if other == batch:
@@ -222,7 +222,13 @@ class _Run:
             for other, arrival in coming:
                 if other < least and arrival < end and end - arrival > patience * (arrival - now):
                     return -1
-        if rule.pairs and not filler and min(forward, backward) >= 0 and model.batch[forward] != model.batch[backward]:
+        if (
+            rule.pairs
+            and not filler
+            and min(forward, backward) >= 0
+            and model.batch[forward] != model.batch[backward]
+            and model.change[backward] <= 0  # the forward's own room was checked: together they need no more
+        ):
             return model.pair(forward, backward)
         return best
 

@@ -24,8 +24,8 @@ class Model:
     """A problem as flat lists over the numbers of its operations.
 
     A lane is one stage of one direction: lane = direction x stages + stage. The n-th micro-batch of a direction has
-    rank n on its lanes. Operation `(kind, lane, rank)` has the number `kind x size + lane x depth + rank`. Where the kind
-    is BW, its result is known under the number of its B. Numbers from `pairs` on are overlapped pairs.
+    rank n on its lanes. Operation `(kind, lane, rank)` has the number `kind x size + lane x depth + rank`; what a BW
+    makes is known under the number of its B. Numbers from `pairs` on are overlapped pairs.
     """
 
     def __init__(self, problem: Problem) -> None:
