@@ -7,6 +7,7 @@ object is printed, in case of an error too.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 import click
 
-from .commands import compare, compile, export, lower, run, show, verify
+from .commands import compare, compile, export, lower, profile, run, show, verify
 from .commands.output import print_json
 from .compiler.errors import DebubbleError, InfeasibleError, InputError, InvalidScheduleError
 
@@ -28,13 +29,14 @@ def group() -> None:
     """Compile, verify and run pipeline-parallel training schedules."""
 
 
-for module in (compile, verify, lower, export, show, compare, run):
+for module in (compile, verify, lower, export, show, compare, profile, run):
     group.add_command(module.command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status; no error leaves it as a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    gc.disable()  # a plan is millions of small values without cycles: to look for some takes longer than all the rest
     try:
         status = _run(words)
         sys.stdout.flush()
@@ -43,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         return 1
+    finally:
+        gc.enable()
 
 
 def _run(words: list[str]) -> int:

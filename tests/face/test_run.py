@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,36 @@ def test_no_steps_are_refused(debubble: Any, small: str, model: str) -> None:
 
 def test_a_missing_torch_is_said(debubble: Any, small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The message names the extra to install."""
-    monkeypatch.setattr("debubble.commands.run.find_spec", lambda name: None)
+    monkeypatch.setattr("debubble.commands.options.find_spec", lambda name: None)
     result = debubble("run", small, "--model", f"{tmp_path}/model.py:workload")
     assert result.status == 2
     assert "debubble[torch]" in result.err
+
+
+def test_an_emulated_run_is_traced(debubble: Any, small: str, tmp_path: Path) -> None:
+    """Without a model the plan's times are waited for; the trace has a row of what happened and one of the plan."""
+    pytest.importorskip("torch")
+    trace = tmp_path / "trace.json"
+    result = debubble("run", small, "--emulate", "--trace", trace)
+    assert result.status == 0
+    assert "makespan" in result.out
+    rows = {e["args"]["name"] for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "M"}
+    assert rows == {"rank 0", "rank 1", "measured", "planned"}
+
+
+def test_a_run_without_a_model_is_refused(debubble: Any, small: str) -> None:
+    """There is nothing to train: say what to give."""
+    pytest.importorskip("torch")
+    result = debubble("run", small)
+    assert result.status == 2
+    assert "needs a model" in result.err
+
+
+def test_a_measured_profile_compiles(debubble: Any, model: str, tmp_path: Path) -> None:
+    """What profile writes, compile takes."""
+    profile = tmp_path / "profile.json"
+    words = ("profile", "--model", f"{model}:workload", "--stages", 2, "-m", 4, "--repeat", 2, "-o", profile)
+    result = debubble(*words)
+    assert result.status == 0
+    assert "times in ms, memory in MiB" in result.out
+    assert debubble("compile", profile, "-m", 4, "--schedule", "1f1b").status == 0

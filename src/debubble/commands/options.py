@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, TypeAlias, TypeVar
 
 import click
@@ -192,3 +193,9 @@ def check_writable(path: str | None) -> None:
         reason = f"the directory {folder} is not writable"
     if reason is not None:
         raise InputError(f"cannot write the file: {reason}", code="unwritable", source=path)
+
+
+def require_torch(what: str) -> None:
+    """Raise InputError where torch is not installed."""
+    if find_spec("torch") is None:
+        raise InputError(f"{what} needs torch", code="missing-package", hint="pip install 'debubble[torch]'")
