@@ -13,6 +13,9 @@ from .errors import InputError
 
 FORMAT = "debubble.profile/1"
 
+LARGEST = 1e18
+"""Larger numbers are refused: sums and ratios of them would overflow."""
+
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Signed changes of the memory held on a device, which sum to 0.
@@ -83,6 +86,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             if not math.isfinite(value) or value < least:
                 kind = "a finite number" if least == -math.inf else f"a finite number of at least {least:g}"
                 raise InputError(f"{key}: must be {kind}, not {value}", code="bad-number")
+            if abs(value) > LARGEST:
+                raise InputError(f"{key}: {value:g} is too large, use another unit", code="bad-number")
         if isinstance(self.comm, Link) and self.comm.bandwidth <= 0:
             raise InputError("comm.bandwidth: must be more than 0", code="bad-number")
         if isinstance(self.comm, tuple) and any(len(row) != len(self.comm) for row in self.comm):

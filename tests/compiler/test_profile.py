@@ -84,9 +84,9 @@ def test_deep_nesting_is_refused(tmp_path: Path) -> None:
         Profile.load(written(tmp_path, '{"format": "debubble.profile/1", "stages": ' + "[" * 100_000))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1e300])
 def test_bad_numbers_are_named(value: float) -> None:
-    """Non-finite and negative costs are refused with their key."""
+    """Non-finite, negative and absurdly large costs are refused with their key."""
     with pytest.raises(InputError, match=r"stages\[0\].backward_weight"):
         Profile.uniform(stages=2, forward=1, backward_input=1, backward_weight=value)
 
