@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import msgspec
@@ -90,8 +91,23 @@ def bidirectional(devices: int) -> Placement:
     return Placement("bidirectional", devices, down, down[::-1])
 
 
-def explicit(owners: tuple[int, ...]) -> Placement:
-    """The device of each stage, in the order of the stages; recognises the named placements."""
+def is_list(placement: str | Sequence[int]) -> bool:
+    """True for a list of devices, also when it is written as text; False for a name."""
+    return not isinstance(placement, str) or "," in placement or placement.isdecimal()
+
+
+def explicit(listed: str | Sequence[int]) -> Placement:
+    """The device of each stage, in the order of the stages, or `0,1,1,0`; recognises the named placements.
+
+    Raises InputError when the list is none of devices, or a device owns no stage.
+    """
+    try:
+        owners = tuple(int(owner) for owner in (listed.split(",") if isinstance(listed, str) else listed))
+    except ValueError:
+        text = str(listed) if len(str(listed)) <= 40 else f"{str(listed)[:40]}..."
+        raise InputError(f"placement {text!r} is not a list of device numbers", hint="write it as 0,1,1,0") from None
+    if max(owners, default=0) >= len(owners):
+        raise InputError(f"the placement names device {max(owners)}, but has only {len(owners)} stages")
     devices = max(owners, default=-1) + 1
     placement = Placement("explicit", devices, tuple(owners))
     chunks, rest = divmod(len(owners), devices)
@@ -112,13 +128,8 @@ def named(name: str, *, devices: int, chunks: int | None = None) -> Placement:
         raise InputError(f"the number of devices must be at least 1, not {devices}")
     if chunks is not None and chunks < 1:
         raise InputError(f"the number of chunks must be at least 1, not {chunks}")
-    if "," in name or name.isdigit():
-        try:
-            placement = explicit(tuple(int(owner) for owner in name.split(",")))
-        except ValueError:
-            raise InputError(
-                f"placement {name!r} is not a list of device numbers", hint="write it as 0,1,1,0"
-            ) from None
+    if is_list(name):
+        placement = explicit(name)
         if placement.devices != devices:
             raise InputError(f"placement {name} names {placement.devices} devices, but {devices} were asked for")
         return placement

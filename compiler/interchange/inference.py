@@ -11,13 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..diagnostic import Report
-from ..errors import InputError
 from ..operation import KINDS
-from ..placement import Placement, bidirectional, explicit, named
+from ..placement import Placement, bidirectional, explicit, is_list, named
 from ..schedule import Schedule
 from ..table import Rows, Table
 from . import layout
-from .drawing import shown
 
 
 def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
@@ -74,15 +72,7 @@ def placed(placement: str | Sequence[int] | Placement, devices: int, stages: int
         return placement
     if isinstance(placement, str) and layout.is_layout(placement):
         return layout.placed(placement, devices)
-    if isinstance(placement, str) and "," not in placement and not placement.isdecimal():
+    if isinstance(placement, str) and not is_list(placement):
         chunks = max(1, stages // devices) if placement in ("loop", "v") else None
         return named(placement, devices=devices, chunks=chunks)
-    try:
-        owners = tuple(int(owner) for owner in (placement.split(",") if isinstance(placement, str) else placement))
-    except ValueError:
-        raise InputError(
-            f"placement {shown(str(placement))} is not a list of device numbers", hint="write it as 0,1,1,0"
-        ) from None
-    if max(owners, default=0) >= len(owners):
-        raise InputError(f"the placement names device {max(owners)}, but has only {len(owners)} stages")
-    return explicit(owners)
+    return explicit(placement)

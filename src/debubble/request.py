@@ -41,10 +41,10 @@ def place(
             raise InputError(
                 f"the number of {what} must be between 1 and {MAX_STAGES}, not {number}", code="bad-number"
             )
-    if placement is not None and (not isinstance(placement, str) or "," in placement or placement.isdecimal()):
-        made = placements.explicit(_owners(placement))
+    if placement is not None and placements.is_list(placement):
+        made = placements.explicit(placement)
     else:
-        name = placement or PLACEMENTS.get(schedule, "linear")
+        name = str(placement or PLACEMENTS.get(schedule, "linear"))
         if stages is not None and name in ("loop", "v"):
             if devices is None:
                 devices = _divide(stages, chunks or 2, name, "chunks per device")
@@ -55,18 +55,6 @@ def place(
         made = placements.named(name, devices=devices, chunks=chunks)
     _check(made, devices=devices, chunks=chunks, stages=stages)
     return made
-
-
-def _owners(placement: str | Sequence[int]) -> tuple[int, ...]:
-    try:
-        owners = tuple(int(owner) for owner in (placement.split(",") if isinstance(placement, str) else placement))
-    except ValueError:
-        raise InputError(
-            f"placement {placement!r} is not a list of device numbers", hint="write it as 0,1,1,0"
-        ) from None
-    if max(owners, default=0) >= len(owners):
-        raise InputError(f"the placement names device {max(owners)}, but has only {len(owners)} stages")
-    return owners
 
 
 def _divide(stages: int, parts: int, name: str, what: str) -> int:
