@@ -6,7 +6,8 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from .problem import Problem
-from .relaxation import Clock, prepared, relax, room, route
+from .relaxation import relax, room
+from .route import Clock, prepared, route
 
 
 def critical_path(problem: Problem) -> float:

@@ -11,7 +11,8 @@ from . import bound
 from .errors import CertificateError
 from .problem import Problem
 from .refutation import refuted
-from .relaxation import most_kept, prepared
+from .relaxation import most_kept
+from .route import prepared
 
 MAX_STEPS = 1_000_000
 """How many partial orders the checking of one certificate may make."""

@@ -15,7 +15,8 @@ from ..compiler import bound
 from ..compiler.certificate import Certificate, check
 from ..compiler.errors import CertificateError
 from ..compiler.problem import Problem
-from ..compiler.relaxation import most_kept, prepared, relax
+from ..compiler.relaxation import most_kept, relax
+from ..compiler.route import prepared
 from .relaxation import Budget, Futures, OutOfBudgetError, Walk, futures
 
 Report = Callable[[Certificate], None]
