@@ -18,10 +18,9 @@ from .graph import Graph
 
 TRIALS = 60_000
 """Moves tried in one annealing."""
-HEATS = (0.5, 1.0, 0.25, 2.0) * 3
-"""Where each annealing starts, in units of the mean duration of a step."""
-TO_EDGE = 0.8
-"""The share of moves that carry a node out of its block, which alone can shorten the path."""
+ANNEALINGS = ((0.5, 0.8), (1.0, 0.8), (2.0, 0.5), (6.0, 0.5)) * 3
+"""For each annealing: where its heat starts, in units of the mean duration of a step, and the share of moves that carry
+a node to the edge of its block. Those alone shorten the path, the others find ways around caps."""
 REACH = 12
 """How far ahead weight gradients are looked for to make room."""
 
@@ -49,13 +48,13 @@ def improve(
     chance = random.Random(seed)
     unit = math.fsum(graph.length) / len(graph.length)
     goal = target + 1e-9 * abs(target)
-    for heat in HEATS:
+    for heat, to_edge in ANNEALINGS:
         blocks = graph.blocks()
         for number in range(TRIALS):
             if best <= goal or (number % 64 == 0 and time.monotonic() >= deadline):
                 return found
             limit = graph.value - heat * unit * (1 - number / TRIALS) ** 2 * math.log(1 - chance.random())
-            move = _move(graph, chance.choice(blocks), chance)
+            move = _move(graph, chance.choice(blocks), to_edge, chance)
             if move is None or graph.estimate(*move) > limit:
                 continue
             if not graph.put(*move, limit):
@@ -69,10 +68,10 @@ def improve(
     return found
 
 
-def _move(graph: Graph, block: tuple[int, int, int], chance: random.Random) -> Move | None:
+def _move(graph: Graph, block: tuple[int, int, int], to_edge: float, chance: random.Random) -> Move | None:
     """A random move of one node of a block, to its edge or by a few places; None where it cannot be made."""
     device, first, last = block
-    if chance.random() < TO_EDGE:
+    if chance.random() < to_edge:
         away = 1 + int(chance.expovariate(0.3))
         i, j = (min(last, first + away), first) if chance.random() < 0.5 else (max(first, last - away), last)
     else:

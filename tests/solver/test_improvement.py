@@ -1,0 +1,106 @@
+"""Improvement: never worse, always valid, and strong on tight caps."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from instances import INSTANCES
+from test_constructions import capped, linear
+
+from debubble.compiler.named import named_schedule
+from debubble.compiler.problem import Problem
+from debubble.compiler.schedule import Schedule
+from debubble.compiler.simulation import simulate
+from debubble.compiler.verification import require_valid
+from debubble.solver.constructions import construct
+from debubble.solver.evaluation import Model
+from debubble.solver.graph import Graph
+from debubble.solver.improvement import improve
+
+
+@settings(max_examples=25, derandomize=True, deadline=None)
+@given(capped())
+def test_the_result_is_valid_and_never_worse(problem: Problem) -> None:
+    """Whatever the problem, cut off at any time."""
+    schedule = next(construct(problem, seed=0, deadline=0.0))
+    improved = improve(problem, schedule, seed=0, deadline=time.monotonic() + 0.05, target=0.0)
+    require_valid(problem, improved)
+    assert simulate(problem, improved).value <= simulate(problem, schedule).value
+
+
+@settings(max_examples=25, derandomize=True, deadline=None)
+@given(capped())
+def test_a_changed_graph_is_timed_as_a_new_one(problem: Problem) -> None:
+    """Ends, tails and value after a change are those of a graph made afresh."""
+    model = Model(problem)
+    orders = model.orders(next(construct(problem, seed=0, deadline=0.0)))
+    graph, chance = Graph(model, orders), random.Random(0)
+    for _ in range(20):
+        device = chance.randrange(problem.devices)
+        order = graph.orders[device]
+        index = chance.randrange(len(order))
+        pair = order[index : index + 2]
+        if len(pair) == 2 and graph.crossable(*pair):
+            graph.put(device, index, pair[::-1])
+    assert graph.value == model.evaluate(graph.numbers())
+    fresh = Graph(model, graph.numbers())
+    steps = {step: x for x, step in enumerate(fresh.steps)}
+    for x, step in enumerate(graph.steps):
+        assert graph.ends[x] == fresh.ends[steps[step]]
+        assert graph.tails[x] == pytest.approx(fresh.tails[steps[step]])
+
+
+def test_a_proven_bound_stops_the_search() -> None:
+    """A schedule that meets its target is given back at once."""
+    problem = linear(4, 8, 8)
+    schedule = named_schedule("zb-h1", problem)
+    assert improve(problem, schedule, seed=0, deadline=time.monotonic() + 60, target=283) is schedule
+
+
+def test_every_better_schedule_is_reported() -> None:
+    """The last report is the result."""
+    problem = linear(4, 8, 6)
+    reports: list[Schedule] = []
+    schedule = named_schedule("naive", problem)
+    deadline = time.monotonic() + 60
+    improved = improve(problem, schedule, seed=0, deadline=deadline, target=340, report=reports.append)
+    assert reports[-1] is improved
+    values = [simulate(problem, report).value for report in reports]
+    assert values == sorted(values, reverse=True)
+
+
+def test_a_seed_gives_the_same_schedule_again() -> None:
+    """A search that ends by its target does not depend on the clock."""
+    problem = linear(4, 8, 6)
+    schedule = next(construct(problem, seed=0))
+    first, second = (improve(problem, schedule, seed=7, deadline=time.monotonic() + 60, target=331) for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linear-4x8-cap4-span",
+        "linear-4x8-cap6-span",
+        "linear-8x16-cap12-makespan",
+        "uneven-stages-and-caps",
+        "v-unit-cap3",
+        "v-unit-cap7",
+        "v-3x4",
+        "bidirectional-unit-held-to-B-cap2",
+        "bidirectional-unit-held-to-W-cap2",
+        "bidirectional-unit-held-to-W-cap3",
+    ],
+)
+def test_proven_optima_are_reached(name: str) -> None:
+    """Under tight caps, on every placement, without any exact search (values from an independent exact solver)."""
+    instance = next(instance for instance in INSTANCES if instance.name == name)
+    problem = instance.problem()
+    schedule = next(construct(problem, seed=0))
+    deadline = time.monotonic() + 60
+    improved = improve(problem, schedule, seed=0, deadline=deadline, target=instance.optimum)
+    require_valid(problem, improved)
+    assert simulate(problem, improved).value == instance.optimum
