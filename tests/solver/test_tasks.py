@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.operation import Operation
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Memory, Profile, Stage
 from debubble.solver.tasks import tasks
-from hypothesis import given, settings
-from strategies import problems
 
 
 def uniform(devices: int = 2, microbatches: int = 2, **options: object) -> Problem:

@@ -6,6 +6,11 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from instances import INSTANCES, Instance
+from strategies import problems
+
 from debubble.compiler import placement
 from debubble.compiler.operation import Operation
 from debubble.compiler.problem import Problem
@@ -14,10 +19,6 @@ from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import inputs, simulate
 from debubble.solver.tasks import Tasks, tasks
 from debubble.solver.windows import Refuted, Windows, lowest_target
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from instances import INSTANCES, Instance
-from strategies import problems
 
 
 def shuffled(problem: Problem, rng: random.Random) -> Schedule:
