@@ -6,9 +6,9 @@ import random
 import time
 
 import pytest
+from capped import capped, linear
 from hypothesis import given, settings
 from instances import INSTANCES
-from test_constructions import capped, linear
 
 from debubble.compiler.named import named_schedule
 from debubble.compiler.problem import Problem
