@@ -19,6 +19,7 @@ from ..compiler.errors import InputError, RunError
 from ..compiler.instruction import Compute, Instruction, Receive, Reduce, Send, Stream, Wait
 from ..compiler.operation import Operation, parts
 from ..compiler.plan import Plan
+from .buffer import receive_buffers
 from .composition import check_composition
 from .copies import Copies, Tie, channels
 from .handshake import Form, Forms, agree, learn_forms
@@ -94,7 +95,8 @@ class Pipeline:
         self.rank = self.transport.rank
         self._copies = Copies(plan, modules, ties, data_parallel, self.transport)
         self._ready = False
-        self._steps = 0
+        self.steps = 0
+        """Steps taken. Set it when training resumes: with the seed it decides the random numbers of the next step."""
         self._progress: Progress = [0, OUTSIDE] if progress is None else progress
         execute: dict[type[Instruction], Callable[[Any], None]] = {
             Compute: self._compute,
@@ -141,8 +143,8 @@ class Pipeline:
             for stage in self._stages.values():
                 stack.enter_context(stage.installed())
             loss = self._execute(self._program, update)
-        self._steps += 1
-        self._progress[0] = self._steps
+        self.steps += 1
+        self._progress[0] = self.steps
         return loss
 
     def prepare(self, inputs: Any = None, targets: Any = None, *, keywords: Keywords | None = None) -> None:
@@ -190,7 +192,7 @@ class Pipeline:
     def _execute(self, program: Program, update: Callable[[], object] | None) -> torch.Tensor:
         """Interpret instructions, finish the gradients of copies, let the caller update, and sum the loss."""
         progress = self._progress
-        progress[0] = self._steps
+        progress[0] = self.steps
         try:
             for number, execute, instruction in program:
                 progress[1] = number
@@ -240,7 +242,7 @@ class Pipeline:
             agree(self.plan, self.transport, list(self._stages), trouble)
             self._copies.check()
             self._forms = learn_forms(self.plan, self.transport, self._try_forward, self._inputs)
-            self._buffers = _buffers(self.plan.streams[self.rank], self._forms, self.transport.device)
+            self._buffers = receive_buffers(self.plan.streams[self.rank], self._forms, self.transport.device)
             self._ready = True
         if self._memory is not None:
             self._memory.ignore(t for part in (*(self._inputs or ()), *(self._targets or ())) for t in part)
@@ -312,7 +314,7 @@ class Pipeline:
     def _random(self, stage: int, microbatch: int) -> contextlib.AbstractContextManager[None]:
         if self._seed is None:
             return contextlib.nullcontext()
-        return seeded(self._seed, self._steps, stage, microbatch, self.transport.device)
+        return seeded(self._seed, self.steps, stage, microbatch, self.transport.device)
 
     def _gradients(self, stage: int, microbatch: int) -> Tensors:
         """The gradients of the outputs of a stage: what came back, or the weight of the loss."""
@@ -364,32 +366,6 @@ def forward_only(stream: Stream) -> Iterator[tuple[int, Instruction]]:
 def _device(modules: Any) -> torch.device:
     """Where the parameters are; the CPU for a rank without any."""
     return next((parameter.device for module in modules for parameter in module.parameters()), torch.device("cpu"))
-
-
-def _buffers(
-    stream: Sequence[Instruction], forms: Mapping[tuple[int, int], Forms], device: torch.device
-) -> dict[Operation, Tensors]:
-    """By value, the tensors it is received into: views of one buffer for each slot and tensor, as large as needed."""
-    wanted: dict[Operation, tuple[tuple[str, int, int], list[Form]]] = {}
-    for receive in stream:
-        if isinstance(receive, Receive):
-            kind, stage, microbatch = receive.value
-            boundary = stage if kind == "F" else stage - 1
-            arriving = [f for f in forms[boundary, microbatch] if kind == "F" or f.differentiable]
-            wanted[receive.value] = ((kind, boundary, receive.slot), arriving)
-    sizes: dict[tuple[tuple[str, int, int], int, torch.dtype], int] = {}
-    for key, arriving in wanted.values():
-        for index, form in enumerate(arriving):
-            place = (key, index, form.dtype)
-            sizes[place] = max(sizes.get(place, 0), torch.Size(form.shape).numel())
-    storage = {place: torch.empty(size, dtype=place[2], device=device) for place, size in sizes.items()}
-    return {
-        value: tuple(
-            storage[key, index, form.dtype][: torch.Size(form.shape).numel()].view(form.shape)
-            for index, form in enumerate(arriving)
-        )
-        for value, (key, arriving) in wanted.items()
-    }
 
 
 def _check_forms(outputs: Tensors, forms: Forms) -> None:
