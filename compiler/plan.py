@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import time
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -28,6 +29,9 @@ from .streams import verify_streams
 from .verification import require_valid, verify
 
 FORMAT = "debubble.plan/1"
+
+CHECK_SECONDS = 120.0
+"""The most time that checking the certificate of a file may take."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -211,7 +215,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Plan, Report]:
         raise
     plan = Plan(problem, schedule, streams, content.certificate, content.warnings)
     report = verify(problem, schedule)
-    report.errors.extend(verify_streams(problem, streams).errors)
+    report.merge(verify_streams(problem, streams))
     if report.valid:
         _check_claims(content, plan, report)
     if content.digest != content.sealed().digest:
@@ -239,7 +243,7 @@ def _check_claims(content: _File, plan: Plan, report: Report) -> None:
         report.error("false-claim", message)
     elif plan.certificate.proof == "checked":
         try:
-            check(plan.problem, plan.certificate)
+            check(plan.problem, plan.certificate, deadline=time.monotonic() + CHECK_SECONDS)
         except CertificateError as error:
             report.error("false-certificate", str(error))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 from ..compiler.certificate import Certificate
@@ -22,12 +23,16 @@ from .bounds import best_bound
 from .constructions import construct
 from .exact import solve_exact
 from .improvement import improve
+from .neighbourhood import improve_by_neighbourhoods
 
 Report = Callable[[float, float | None, float | None], None]
 """Called with the elapsed seconds, the incumbent's value and the lower bound, where known."""
 
-EXACT_OPERATIONS = 1200
-"""Problems with more F, B and W operations are not given to an exact back end: its model would not be solved."""
+EXACT_OPERATIONS = 400
+"""Problems with more F, B and W operations are not given whole to an exact back end: it would not solve the model."""
+
+NEIGHBOURHOOD_OPERATIONS = 3000
+"""Problems with more operations are not improved in parts: to tighten all windows takes too long for each."""
 
 SECONDS_PER_OPERATION = 40e-6
 """What lowering and verifying an operation takes at the end, kept back from the time limit."""
@@ -58,16 +63,17 @@ def search(
     run = _Run(problem, time_limit, report)
     for candidate in _named(problem):
         run.offer(candidate)
-    candidates = construct(problem, seed=seed, deadline=run.until(0.3))
+    candidates = construct(problem, seed=seed, deadline=run.until(0.2))
     run.try_out(islice(candidates, 1))
-    run.bound(share=0.2)
+    run.bound(share=0.03)
     run.try_out(candidates)
-    run.improve(seed, share=0.3)
+    run.improve(seed, share=0.2)
     run.bound(share=0.3)
     run.exact(backend)
     while not run.proved and run.time_left:
         seed += 1
-        run.improve(seed, share=1.0)
+        run.neighbourhoods(backend, seed, share=0.5)
+        run.improve(seed, share=0.5)
     return Plan.build(problem, run.best, run.certificate, tuple(run.warnings))
 
 
@@ -89,8 +95,8 @@ class _Run:
     def __init__(self, problem: Problem, time_limit: float, report: Report | None) -> None:
         self.problem, self.report = problem, report
         self.started = time.monotonic()
-        operations = 3 * problem.stages * problem.microbatches
-        self.deadline = self.started + max(0.3 * time_limit, time_limit - SECONDS_PER_OPERATION * operations)
+        self.operations = 3 * problem.stages * problem.microbatches
+        self.deadline = self.started + max(0.3 * time_limit, time_limit - SECONDS_PER_OPERATION * self.operations)
         self.value = float("inf")
         self.best: Schedule = Schedule(())
         self.certificate = Certificate(lower_bound=0.0, name="none", proof="checked")
@@ -134,7 +140,8 @@ class _Run:
         """The strongest bound that is checked within a share of the time."""
         if self.proved:
             return
-        certificate = best_bound(self.problem, incumbent=self.value, deadline=self.until(share))
+        known = self.certificate if self.certificate.lower_bound > 0 else None
+        certificate = best_bound(self.problem, incumbent=self.value, deadline=self.until(share), known=known)
         if certificate.lower_bound > self.certificate.lower_bound:
             self.certificate = certificate
             self.tell()
@@ -154,27 +161,46 @@ class _Run:
 
     def exact(self, backend: str) -> None:
         """Let an exact back end look for better schedules, or refute that there are any."""
-        problem = self.problem
-        if self.proved or 3 * problem.stages * problem.microbatches > EXACT_OPERATIONS:
+        if self.proved or self.operations > EXACT_OPERATIONS:
             return
-        try:
+        with self.solver_may_be_missing():
             result = solve_exact(
-                problem,
+                self.problem,
                 self.best,
                 self.certificate.lower_bound,
                 backend=backend,
                 deadline=self.until(0.7),
                 report=self.tell,
             )
+            self.offer(result.schedule)
+            if result.lower_bound > self.certificate.lower_bound * (1 + 1e-9):
+                self.certificate = Certificate(
+                    lower_bound=result.lower_bound, name="exact search", proof="solver", backend=result.backend
+                )
+                self.tell()
+
+    def neighbourhoods(self, backend: str, seed: int, share: float) -> None:
+        """Let an exact back end improve one part of the schedule after the other."""
+        if self.proved or self.warnings or self.operations > NEIGHBOURHOOD_OPERATIONS:
+            return
+        with self.solver_may_be_missing():
+            improve_by_neighbourhoods(
+                self.problem,
+                self.best,
+                seed=seed,
+                deadline=self.until(share),
+                target=self.certificate.lower_bound,
+                backend=backend,
+                report=self.offer,
+            )
+
+    @contextmanager
+    def solver_may_be_missing(self) -> Iterator[None]:
+        """A missing solver costs what it would have found, and not the plan."""
+        try:
+            yield
         except BackendMissingError as error:
             self.warnings.append(f"no ILP solver: {error}; the plan is the best of the constructions and local search")
-            return
-        self.offer(result.schedule)
-        if result.lower_bound > self.certificate.lower_bound * (1 + 1e-9):
-            self.certificate = Certificate(
-                lower_bound=result.lower_bound, name="exact search", proof="solver", backend=result.backend
-            )
-            self.tell()
 
 
 def _named(problem: Problem) -> Iterator[Schedule]:

@@ -103,7 +103,9 @@ _SEARCH: Options = [
 ]
 _SCHEDULE_FILE: Options = [
     click.argument("file", metavar="FILE"),
-    click.option("--dialect", default="auto", show_default=True, metavar="auto|text|torch|torch-legacy"),
+    click.option(
+        "--dialect", default="auto", show_default=True, metavar="auto|text|torch|torch-legacy|printed|megatron"
+    ),
     click.option("--profile", metavar="PROFILE.json", help="The costs to judge with (default: F, B and W take 1)."),
     click.option("-m", "--microbatches", type=int, help="How many micro-batches the file must have."),
     placement_option,
