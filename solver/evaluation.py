@@ -115,11 +115,6 @@ class Model:
         return [base + rank for _ in KINDS for base in bases for rank in range(self.depth)]
 
     @cached_property
-    def device(self) -> list[int]:
-        """The device of each operation."""
-        return [self.owner[lane] for _ in KINDS for lane in range(self.lanes) for _ in range(self.depth)]
-
-    @cached_property
     def least_work(self) -> list[float]:
         """The time each device computes when every backward takes its cheaper form and nothing overlaps."""
         split = self.problem.backward == "split"
@@ -292,7 +287,3 @@ class Model:
             if held > peak:
                 peak = held
         return peak
-
-    def fits(self, device: int, order: Sequence[int]) -> bool:
-        """True when the order keeps to the cap of its device."""
-        return self.peak(device, order) <= self.tolerances[device]
