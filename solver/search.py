@@ -34,6 +34,9 @@ EXACT_OPERATIONS = 400
 NEIGHBOURHOOD_OPERATIONS = 3000
 """Problems with more operations are not improved in parts: to tighten all windows takes too long for each."""
 
+CERTIFYING = 5.0
+"""The most seconds for which a bound is sought for a schedule that is given, not searched."""
+
 SECONDS_PER_OPERATION = 40e-6
 """What lowering and verifying an operation takes at the end, kept back from the time limit."""
 
@@ -59,7 +62,8 @@ def search(
         raise InputError(f"unknown back end {backend!r}", hint=f"one of {', '.join(NAMES)}")
     problem.check_feasible()
     if schedule != "auto":
-        return certified(problem, named_schedule(schedule, problem, group_size=group_size), report=report)
+        named = named_schedule(schedule, problem, group_size=group_size)
+        return certified(problem, named, time_limit=min(time_limit, CERTIFYING), report=report)
     run = _Run(problem, time_limit, report)
     for candidate in _named(problem):
         run.offer(candidate)
@@ -77,7 +81,9 @@ def search(
     return Plan.build(problem, run.best, run.certificate, tuple(run.warnings))
 
 
-def certified(problem: Problem, schedule: Schedule, *, time_limit: float = 5.0, report: Report | None = None) -> Plan:
+def certified(
+    problem: Problem, schedule: Schedule, *, time_limit: float = CERTIFYING, report: Report | None = None
+) -> Plan:
     """A given schedule as a plan, with the best bound found within `time_limit` seconds.
 
     Raises InvalidScheduleError when the schedule is not one of the problem's, or does not fit its caps.

@@ -119,7 +119,8 @@ def test_a_missing_solver_costs_the_ilp_and_not_the_plan(monkeypatch: pytest.Mon
         raise BackendMissingError("CBC is not installed")
 
     monkeypatch.setattr(module, "solve_exact", missing)
-    plan = search(linear(4, 6, (10, 11, 8), 1, memory=(2, 1, -3), memory_cap=6), time_limit=3)
+    monkeypatch.setattr(module, "improve_by_neighbourhoods", missing)
+    plan = search(linear(8, 16, (10, 11, 8), 1, memory=(2, -1, -1), memory_cap=12), time_limit=3)
     assert any("no ILP solver" in warning for warning in plan.warnings)
     assert plan.status == "feasible"
 
