@@ -34,6 +34,10 @@ EXACT_OPERATIONS = 400
 NEIGHBOURHOOD_OPERATIONS = 3000
 """Problems with more operations are not improved in parts: to tighten all windows takes too long for each."""
 
+SIMULATED = ("zb-1p", "zb-2p", "zb-v", "v-half", "v-min")
+SIMULATED_OPERATIONS = 60_000
+"""Named schedules that several simulations draw are left out where there are more operations."""
+
 CERTIFYING = 5.0
 """The most seconds for which a bound is sought for a schedule that is given, not searched."""
 
@@ -65,7 +69,7 @@ def search(
         named = named_schedule(schedule, problem, group_size=group_size)
         return certified(problem, named, time_limit=min(time_limit, CERTIFYING), report=report)
     run = _Run(problem, time_limit, report)
-    for candidate in _named(problem):
+    for candidate in _named(problem, run.until(0.3)):
         run.offer(candidate)
     candidates = construct(problem, seed=seed, deadline=run.until(0.2))
     run.try_out(islice(candidates, 1))
@@ -209,9 +213,12 @@ class _Run:
             self.warnings.append(f"no ILP solver: {error}; the plan is the best of the constructions and local search")
 
 
-def _named(problem: Problem) -> Iterator[Schedule]:
-    """The named schedules that exist for this problem and fit its caps."""
+def _named(problem: Problem, deadline: float) -> Iterator[Schedule]:
+    """The named schedules that exist for this problem and fit its caps; of large problems, those quickly drawn."""
+    large = 3 * problem.stages * problem.microbatches > SIMULATED_OPERATIONS
     for name in NAMED:
+        if time.monotonic() > deadline or (large and name in SIMULATED):
+            continue
         try:
             candidate = named_schedule(name, problem)
         except InputError:

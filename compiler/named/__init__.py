@@ -12,6 +12,7 @@ from .controllable import v_half, v_min
 from .dualpipe import dualpipe, dualpipe_v
 from .eager import chimera, wave
 from .interleaved import interleaved, interleaved_breadth_first
+from .zb_auto import zb_1p, zb_2p
 from .zb_v import zb_v
 from .zero_bubble import zb_h1, zb_h2
 
@@ -25,6 +26,8 @@ NAMED: dict[str, Callable[..., Schedule]] = {
     "chimera": chimera,
     "zb-h1": zb_h1,
     "zb-h2": zb_h2,
+    "zb-1p": zb_1p,
+    "zb-2p": zb_2p,
     "zb-v": zb_v,
     "v-half": v_half,
     "v-min": v_min,
