@@ -1,6 +1,7 @@
 # make demo   compile, show, verify and run: the whole path once
 # make test   the tests
 # make lint   ruff and mypy
+# make acceptance   what takes long: tables of quality and scale (kept under benchmarks/results/), damages, faults
 # Each makes .venv first and installs debubble there, with all it needs in the versions of constraints.txt.
 
 PYTHON ?= python3
@@ -8,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src compiler solver runtime -name '*.py')
 
-.PHONY: demo test lint
+.PHONY: demo test lint acceptance
 
 demo: $(VENV)/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
@@ -20,6 +21,13 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p debubble
+
+acceptance: $(VENV)/installed
+	for table in zero-bubble optima tight v dualpipe; do $(BIN)/python benchmarks/quality.py $$table --save || exit 1; done
+	$(BIN)/python benchmarks/scale.py --save
+	$(BIN)/python benchmarks/emulation.py --save
+	cd tests && ../$(BIN)/python damage.py 20000 11
+	$(BIN)/python benchmarks/faults.py
 
 $(VENV)/installed: $(VENV)/requirements $(SOURCES)
 	rm -rf build
