@@ -43,13 +43,12 @@ def best_bound(
 
     `deadline` is in the time of time.monotonic; without one the search ends when every relaxation it knows was tried.
     The formulas alone take about a second for the largest problems. `report` is called with every better certificate.
-    `known` is what an earlier call found, and need not be found again.
+    `known` is what an earlier call found, and only to be surpassed.
     """
     finder = _Finder(problem, incumbent, deadline, report)
-    if known is None:
-        finder.try_formulas()
-    else:
+    if known is not None:
         finder.best = known
+    finder.try_formulas()
     for labels, most in ROUNDS:
         for devices in finder.promising(min(most, most_kept(problem))):
             if finder.finished:
@@ -81,11 +80,11 @@ class _Finder:
         return met or time.monotonic() >= self.deadline
 
     def try_formulas(self) -> None:
-        """The bounds that a formula gives."""
+        """The bounds that a formula gives. The load of every device is looked at in any case: it takes no time."""
         self._offer(bound.critical_path(self.problem), "critical path", {})
-        for device in range(self.problem.devices):
-            for name, formula in bound.OF_A_DEVICE.items():
-                if not self.finished:
+        for name, formula in bound.OF_A_DEVICE.items():
+            for device in range(self.problem.devices):
+                if name == "load" or not self.finished:
                     self._offer(formula(self.problem, device), name, {"device": device})
 
     def _offer(self, value: float, name: str, witness: dict[str, Any]) -> None:
