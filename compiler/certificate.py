@@ -41,12 +41,15 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def reason(self) -> str:
         """What binds, in words. Only `check` says whether it is true."""
         device, devices = self.witness.get("device"), self.witness.get("devices")
+        kept = devices if isinstance(devices, list) else [devices]
+        named = f"device{'s' if len(kept) > 1 else ''} {' and '.join(map(str, kept))}"
         return {
             "critical path": "one micro-batch alone takes this long",
             "load": f"device {device} is busy from its first possible start to what has to follow on others",
             "memory": f"what device {device} has to hold, and for how long, fits its cap in no less time",
             "turnaround": f"the cap of device {device} makes it wait for its first gradient, and for its last",
-            "relaxation": f"no order of the operations of devices {devices} alone is faster, all else being free",
+            "relaxation": f"{named} cannot be faster, even with all other devices as fast as can be",
+            "exact search": f"{self.backend} found that nothing is below",
         }.get(self.name, self.name)
 
 

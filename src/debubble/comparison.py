@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
+from .compiler.division import divide
 from .compiler.errors import InputError
 from .compiler.named import NAMED, PLACEMENTS, named_schedule
-from .compiler.placement import Placement
 from .compiler.problem import Problem
-from .compiler.profile import Memory, Profile, Stage
 from .compiler.simulation import Timeline, simulate
 from .request import place
 from .solver.bounds import best_bound
@@ -90,43 +86,3 @@ def on_placement(problem: Problem, name: str) -> Problem:
         return problem
     placement = place(placement=name, devices=problem.devices, chunks=None)
     return replace(problem, placement=placement, profile=divide(problem.profile, problem.placement, placement))
-
-
-def divide(profile: Profile, old: Placement, new: Placement) -> Profile:
-    """The profile with the stages of another placement on as many devices, the work of each device held fixed.
-
-    A device's costs are shared equally between its new stages: with v chunks each has 1/v of the times and the
-    memory. What stages send to each other stays as large as it was. A bidirectional placement keeps one share of the
-    model per device, though each is held twice.
-    """
-    held = [(device,) for device in range(old.devices)] if old.bidirectional else old.copies
-    shares = [[profile.stages[stage] for stage in stages] for stages in held]
-    counts = [new.down.count(device) for device in range(new.devices)]
-    pair = profile.overlapped_pair
-    if isinstance(pair, tuple):
-        means = [math.fsum(pair[stage] for stage in stages) / len(stages) for stages in held]
-        pair = tuple(means[device] for device in new.down)
-    stages = tuple(_merge(shares[device], counts[device]) for device in new.down)
-    return msgspec.structs.replace(profile, stages=stages, overlapped_pair=pair)
-
-
-def _merge(stages: list[Stage], parts: int) -> Stage:
-    """One of `parts` equal parts of these stages together."""
-
-    def total(numbers: list[float]) -> float:
-        return math.fsum(numbers) / parts
-
-    fused = any(stage.backward is not None for stage in stages)
-    return Stage(
-        forward=total([stage.forward for stage in stages]),
-        backward_input=total([stage.backward_input for stage in stages]),
-        backward_weight=total([stage.backward_weight for stage in stages]),
-        backward=total([stage.fused for stage in stages]) if fused else None,
-        memory=Memory(
-            forward=total([stage.memory.forward for stage in stages]),
-            backward_input=total([stage.memory.backward_input for stage in stages]),
-            backward_weight=total([stage.memory.backward_weight for stage in stages]),
-        ),
-        static_memory=total([stage.static_memory for stage in stages]),
-        output_bytes=max(stage.output_bytes for stage in stages),
-    )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from .compiler import placement as placements
+from .compiler.division import divide
 from .compiler.errors import InputError
 from .compiler.named import PLACEMENTS
 from .compiler.placement import Placement
@@ -49,6 +50,12 @@ def place(
             if devices is None:
                 devices = _divide(stages, chunks or 2, name, "chunks per device")
             chunks = chunks or _divide(stages, devices, name, "devices")
+            if chunks == 1 and devices > 1:
+                raise InputError(
+                    f"{stages} stages on {devices} devices are one chunk each, not a {name}",
+                    code="stage-count",
+                    hint="--chunks 2 cuts each stage of the profile in two",
+                )
         devices = devices or stages
         if devices is None:
             raise InputError("the number of devices is missing", hint="give a profile, or --devices")
@@ -96,13 +103,21 @@ def make_problem(
     schedule: str = "auto",
     recompute: str = "none",
 ) -> Problem:
-    """The problem that a request means. Raises InputError when its parts do not fit each other."""
+    """The problem that a request means. Raises InputError when its parts do not fit each other.
+
+    A profile of one stage per device is cut into the `chunks` asked for, each an equal part of the device's stage.
+    """
     costs = as_profile(profile)
+    stages = len(costs.stages)
+    if devices == stages and chunks is not None and chunks > 1 and isinstance(placement, str | None):
+        where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule)
+        costs = divide(costs, placements.linear(devices), where)
+    else:
+        where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule, stages=stages)
     if recompute == "all":
         costs = recomputed(costs)
     elif recompute != "none":
         raise InputError(f"unknown recomputation {recompute!r}", hint="all micro-batches are recomputed, or none")
-    where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule, stages=len(costs.stages))
     cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
     return Problem(costs, where, microbatches, cap, objective, backward)
 

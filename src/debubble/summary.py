@@ -76,4 +76,7 @@ def against(timeline: Timeline, other: Timeline) -> str:
     theirs, ours = (amount(max(each.peak_memory), memory) for each in (other, timeline))
     change = f"{percent(abs(saved))} {'less' if saved >= 0 else 'more'} time"
     name = other.schedule.method
+    problem = other.problem
+    over = not all(problem.within_cap(device, peak) for device, peak in enumerate(other.peak_memory))
+    theirs += ", which does not fit" if over else ""
     return f"{name} takes {amount(other.value, time)} and holds {theirs}; this takes {change} and holds {ours}"

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from debubble.comparison import divide, on_placement
+from debubble.comparison import on_placement
 from debubble.compiler import placement
+from debubble.compiler.division import divide
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Memory, Profile, Stage
 

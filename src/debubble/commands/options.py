@@ -78,7 +78,11 @@ _PROBLEM: Options = [
     ),
     click.option("-m", "--microbatches", type=int, required=True, help="Number of micro-batches."),
     placement_option,
-    click.option("--chunks", type=int, help="Stages per device in a loop or v placement (default 2)."),
+    click.option(
+        "--chunks",
+        type=int,
+        help="Stages per device in a loop or v (default 2); cuts a profile of one per device.",
+    ),
     cap_option,
     click.option("--objective", type=click.Choice(OBJECTIVES), default="makespan", show_default=True),
     click.option(
