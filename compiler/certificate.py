@@ -40,6 +40,8 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     @property
     def reason(self) -> str:
         """What binds, in words. Only `check` says whether it is true."""
+        if self.backend is not None:
+            return f"{self.backend} found that nothing is below"
         device, devices = self.witness.get("device"), self.witness.get("devices")
         kept = devices if isinstance(devices, list) else [devices]
         named = f"device{'s' if len(kept) > 1 else ''} {' and '.join(map(str, kept))}"
@@ -49,7 +51,6 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             "memory": f"what device {device} has to hold, and for how long, fits its cap in no less time",
             "turnaround": f"the cap of device {device} makes it wait for its first gradient, and for its last",
             "relaxation": f"{named} cannot be faster, even with all other devices as fast as can be",
-            "exact search": f"{self.backend} found that nothing is below",
         }.get(self.name, self.name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -72,6 +73,9 @@ def _print(plan: Plan, result: RunResult) -> None:
         error = f"largest relative error of a gradient {result.gradient_error:.1e}"
         print_text(f"check        losses and gradients {verdict} with a single-process run; {error}")
     print_text(f"predicted    {amount(result.predicted_step, plan.problem.profile.time_unit)} a step, by the profile")
+    cores = os.cpu_count() or 1
+    if result.losses and cores < plan.problem.devices:
+        print_text(f"note         {plan.problem.devices} processes share {cores} cores: steps take longer than planned")
     peaks = " ".join(f"{peak / 2**20:.1f}" for peak in result.peak_memory)
     print_text(f"peak memory  {peaks} MiB by device")
     if result.trace is not None:
