@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -129,5 +130,30 @@ def _factor_sums(problem: Problem) -> list[Fraction]:
     return [Fraction(total) / Fraction(min(factors)) for total in sums if total]
 
 
-OF_A_DEVICE: dict[str, Callable[[Problem, int], float]] = {"load": load, "memory": memory, "turnaround": turnaround}
+def work(problem: Problem, device: int) -> float:
+    """All that one device computes, each micro-batch with its own factor, in the quickest way that is allowed:
+
+    sum over its stages of factor x min(r (F + B) + W, r (F + BW)), r the least ratio of an overlapped pair or 1.
+    """
+    ratio = problem.profile.overlapped_pair
+    ratios = ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,)
+    r = min(1.0, *ratios)
+    times = problem.durations
+    placement, m, total = problem.placement, problem.microbatches, 0.0
+    for up, owners in ((False, placement.down), (True, placement.up or ())):
+        extent = math.fsum(problem.factor(j) for j in range(m) if placement.goes_up(j, m) == up)
+        for stage, owner in enumerate(owners):
+            if owner == device:
+                f, b, w, bw = (times[kind][stage] for kind in ("F", "B", "W", "BW"))
+                ways = {"split": (r * (f + b) + w,), "fused": (r * (f + bw),)}
+                total += extent * min(ways.get(problem.backward) or (*ways["split"], *ways["fused"]))
+    return total * (1 - 1e-12)
+
+
+OF_A_DEVICE: dict[str, Callable[[Problem, int], float]] = {
+    "load": load,
+    "work": work,
+    "memory": memory,
+    "turnaround": turnaround,
+}
 """The bounds that look at one device, by name."""

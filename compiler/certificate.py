@@ -48,6 +48,7 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return {
             "critical path": "one micro-batch alone takes this long",
             "load": f"device {device} is busy from its first possible start to what has to follow on others",
+            "work": f"device {device} has this much to compute",
             "memory": f"what device {device} has to hold, and for how long, fits its cap in no less time",
             "turnaround": f"the cap of device {device} makes it wait for its first gradient, and for its last",
             "relaxation": f"{named} cannot be faster, even with all other devices as fast as can be",
@@ -57,7 +58,7 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 def check(problem: Problem, certificate: Certificate, *, deadline: float | None = None) -> float:
     """Recompute the bound of a certificate from the problem and the witness, and return it.
 
-    The witness of "critical path" is empty, that of "load", "memory" and "turnaround" is {"device": d}, that of
+    The witness of "critical path" is empty, that of "load", "work", "memory" and "turnaround" is {"device": d}, that of
     "relaxation" {"devices": [d, ...]}. Witnesses may come from strangers: their types are checked, the work is bounded.
     Raises CertificateError when the claim does not hold, or cannot be checked in that work or by the `deadline`
     (time.monotonic).

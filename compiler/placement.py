@@ -28,6 +28,8 @@ class Placement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=Tr
     def __post_init__(self) -> None:
         if self.devices < 1 or not self.down:
             raise InputError("a placement needs at least one device and one stage")
+        if self.up is not None and len(self.up) != len(self.down):
+            raise InputError(f"placement: {len(self.down)} stages go down, but {len(self.up)} up")
         for owners in filter(None, (self.down, self.up)):
             for stage, device in enumerate(owners):
                 if not 0 <= device < self.devices:

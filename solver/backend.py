@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import importlib.util
+import math
 import os
 import re
 import shutil
@@ -195,7 +196,8 @@ class Highs:
         found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         values = {variable.name: variable.varValue for variable in model.variables()} if found else {}
         done = status == highspy.HighsModelStatus.kOptimal and found
-        return Answer("optimal" if done else "stopped", values, info.mip_dual_bound)
+        bound = info.mip_dual_bound if math.isfinite(info.mip_dual_bound) else None
+        return Answer("optimal" if done else "stopped", values, bound)
 
 
 @contextlib.contextmanager

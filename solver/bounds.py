@@ -80,11 +80,11 @@ class _Finder:
         return met or time.monotonic() >= self.deadline
 
     def try_formulas(self) -> None:
-        """The bounds that a formula gives. The load of every device is looked at in any case: it takes no time."""
+        """The bounds that a formula gives. Load and work are looked at in any case: they take no time."""
         self._offer(bound.critical_path(self.problem), "critical path", {})
         for name, formula in bound.OF_A_DEVICE.items():
             for device in range(self.problem.devices):
-                if name == "load" or not self.finished:
+                if name in ("load", "work") or not self.finished:
                     self._offer(formula(self.problem, device), name, {"device": device})
 
     def _offer(self, value: float, name: str, witness: dict[str, Any]) -> None:

@@ -73,7 +73,9 @@ def solve_exact(
     solver = solver_called(backend)
     model = tasks(problem)
     best, value = incumbent, simulate(problem, incumbent).value
-    low, high = model.ticks_up(lower_bound), model.ticks_up(value) - 1
+    # A bound in ticks is the next whole one only where every value is whole.
+    low = model.ticks_up(lower_bound) if model.exact else math.floor(lower_bound / model.tick)
+    high = model.ticks_up(value) - 1
     low, word = lowest_target(model, low, high, deadline), PROPAGATION
     target, step = low, 1
     message = "the time limit"

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .tasks import Life, Tasks, bits
 
+ROUNDS = 400
+"""Rounds of propagation after which windows stay as they are: the rest would tighten them by single ticks."""
+
 
 class Refuted(Exception):
     """No schedule of the tasks has a value of at most the target."""
@@ -102,8 +105,8 @@ class Windows:
             self.after[task] |= seconds
 
     def propagate(self) -> None:
-        """Tighten windows and decide orders until nothing changes."""
-        while True:
+        """Tighten windows and decide orders until nothing changes, or ROUNDS times: they may creep by single ticks."""
+        for _ in range(ROUNDS):
             seen = (self.earliest[:], self.latest[:], self.before[:])
             self._dependencies()
             self._extent()

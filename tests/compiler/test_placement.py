@@ -44,3 +44,9 @@ def test_bad_placements_are_refused_in_words(name: str, devices: int, chunks: in
     """Numbers that do not fit each other are named."""
     with pytest.raises(InputError, match=part):
         placement.named(name, devices=devices, chunks=chunks)
+
+
+def test_both_directions_have_all_stages() -> None:
+    """A file may claim a way up that is shorter than the way down; it is refused."""
+    with pytest.raises(InputError, match="2 stages go down, but 0 up"):
+        placement.Placement("bidirectional", 2, (0, 1), ())

@@ -51,6 +51,7 @@ CHANGES = {
     "a send dropped": ("unmatched-receive", lambda c: c["streams"][0].remove("send 0F0 >1")),
     "a cap below the peak": ("over-cap", lambda c: c.__setitem__("memory_cap", [1, 1])),
     "a better makespan": ("false-claim", lambda c: c.__setitem__("makespan", 1)),
+    "no peaks": ("false-claim", lambda c: c.__setitem__("peak_memory", [])),
     "a lower peak": ("false-claim", lambda c: c.__setitem__("peak_memory", [1, 1])),
     "a bound above the value": ("false-claim", lambda c: c["certificate"].__setitem__("lower_bound", 99)),
     "another cost": ("digest", lambda c: c["profile"].__setitem__("comm", 0.5)),

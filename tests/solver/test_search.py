@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,9 @@ from debubble.compiler import placement
 from debubble.compiler.certificate import check
 from debubble.compiler.errors import InfeasibleError, InputError, InvalidScheduleError
 from debubble.compiler.named import named_schedule
+from debubble.compiler.plan import read
 from debubble.compiler.problem import Problem
-from debubble.compiler.profile import Profile
+from debubble.compiler.profile import Profile, Stage
 from debubble.compiler.simulation import simulate
 from debubble.solver import search as module
 from debubble.solver.backend import BackendMissingError
@@ -133,3 +135,27 @@ def test_bad_requests_are_refused_in_words(arguments: dict, part: str) -> None:
     """An unknown back end or schedule and a limit of nothing are named."""
     with pytest.raises(InputError, match=part):
         search(linear(2, 2, (1, 1, 1)), **arguments)
+
+
+def test_a_plan_without_durations_is_proved_again(tmp_path: Path) -> None:
+    """Where nothing takes any time, 0 is optimal, and the plan's own check agrees."""
+    search(linear(2, 3, (0, 0, 0)), time_limit=2).save(tmp_path / "plan.json")
+    assert read(tmp_path / "plan.json")[1].errors == []
+
+
+def test_a_bound_off_the_grid_of_ticks_is_not_rounded_up() -> None:
+    """Where costs are no whole ticks, exact search never claims more than the value of a valid schedule."""
+    stage = Stage(forward=1.9929659318318615, backward_input=1, backward_weight=2, backward=2.4000000000000004)
+    problem = Problem(Profile(stages=(stage,) * 3), placement.bidirectional(3), 2)
+    value = search(problem, time_limit=5).value
+    found = module.solve_exact(
+        problem, named_schedule("gpipe", problem), value, deadline=time.monotonic() + 5, backend="cbc"
+    )
+    assert found.lower_bound <= value
+
+
+def test_each_microbatch_counts_with_its_own_factor() -> None:
+    """One micro-batch without work must not make the bound of all the others worthless."""
+    stage = Stage(forward=1, backward_input=1, backward_weight=1)
+    profile = Profile(stages=(stage, stage), microbatches=(0.0, *[1.0] * 19))
+    assert search(Problem(profile, placement.linear(2), 20), time_limit=2).certificate.lower_bound >= 57 * (1 - 1e-9)
