@@ -127,14 +127,14 @@ class Plan:
         time = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
         ratio = timeline.bubble_ratio()
         other, value = ("makespan", timeline.makespan) if problem.objective == "span" else ("span", timeline.span)
-        above = "" if math.isinf(self.gap) else f": at most {self.gap:.2%} above the best"
-        proved = f"optimal for this placement ({problem.placement})" if self.gap == 0 else f"not proved optimal{above}"
+        proved = f"optimal for this placement ({problem.placement})" if self.gap == 0 else "not proved optimal"
+        gap = "no gap known" if math.isinf(self.gap) else f"gap {self.gap:.2%}"
         lines = [
             f"{self.schedule.method}: {problem.devices} devices, {problem.stages} stages "
             f"({problem.placement.kind}), {problem.microbatches} micro-batches",
             f"  {problem.objective:12} {timeline.value:.7g}{time}, {proved}",
             f"  {other:12} {value:.7g}{time}",
-            f"  lower bound  {certificate.lower_bound:.7g}{time} ({certificate.proof}): {certificate.reason}",
+            f"  lower bound  {certificate.lower_bound:.7g}{time}, {gap} ({certificate.proof}): {certificate.reason}",
             f"  bubble ratio {'-' if ratio is None else f'{ratio:.2%}'} (idle time over ideal time); "
             f"idle fraction {timeline.idle_fraction:.2%} (of all device time)",
             f"  peak memory  {_memory_line(problem, timeline.peak_memory)}",
