@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .operation import Operation, parts
+from .operation import parts
 from .simulation import Timeline, inputs
 
 
@@ -24,20 +24,17 @@ def arrivals(timeline: Timeline) -> list[list[tuple[Arrival, ...]]]:
     """
     problem, orders, ends = timeline.problem, timeline.schedule.orders, timeline.ends
     stages = problem.stages
-    made: dict[Operation, tuple[int, int]] = {}
+    made = timeline.schedule.makers()
     found: list[list[tuple[Arrival, ...]]] = [[] for _ in orders]
     for device, index in timeline.execution.sequence:
         needs = []
-        operations = parts(orders[device][index])
-        for operation in operations:
+        for operation in parts(orders[device][index]):
             for need in inputs(operation, stages):
                 source, position = made[need]
                 boundary = min(need.stage, operation.stage)
                 transfer = problem.transfer(source, device, boundary, need.microbatch)
                 needs.append(Arrival(source, position, transfer, ends[source][position] + transfer))
         found[device].append(tuple(needs))
-        for kind, stage, microbatch in operations:
-            made[Operation("B" if kind == "BW" else kind, stage, microbatch)] = (device, index)
     return found
 
 

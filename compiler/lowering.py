@@ -72,11 +72,7 @@ def lower(problem: Problem, schedule: Schedule) -> tuple[Stream, ...]:
 
 def _transfers(problem: Problem, schedule: Schedule) -> dict[tuple[int, int], list[Transfer]]:
     """By the step that makes it, every value that another device needs."""
-    made: dict[Operation, tuple[int, int]] = {}
-    for device, order in enumerate(schedule.orders):
-        for index, step in enumerate(order):
-            for kind, stage, microbatch in parts(step):
-                made[Operation("B" if kind == "BW" else kind, stage, microbatch)] = (device, index)
+    made = schedule.makers()
     outgoing: dict[tuple[int, int], list[Transfer]] = defaultdict(list)
     for device, order in enumerate(schedule.orders):
         for index, step in enumerate(order):

@@ -23,6 +23,15 @@ class Schedule:
     def devices(self) -> int:
         return len(self.orders)
 
+    def makers(self) -> dict[Operation, tuple[int, int]]:
+        """By value, the (device, index) of the step that makes it; a gradient is named by its B, even if a BW does."""
+        return {
+            Operation("B" if kind == "BW" else kind, stage, microbatch): (device, index)
+            for device, order in enumerate(self.orders)
+            for index, step in enumerate(order)
+            for kind, stage, microbatch in parts(step)
+        }
+
     def operations(self) -> Iterator[tuple[int, Operation]]:
         """Every operation with its device, device by device, pairs taken apart."""
         for device, order in enumerate(self.orders):

@@ -197,11 +197,7 @@ class Timeline:
         else:
             lengths = [e[-1] if e else 0.0 for e in self.ends]
         device = lengths.index(max(lengths))
-        made: dict[Operation, tuple[int, int]] = {}
-        for d, order in enumerate(self.schedule.orders):
-            for i, step in enumerate(order):
-                for kind, stage, microbatch in parts(step):
-                    made[Operation("B" if kind == "BW" else kind, stage, microbatch)] = (d, i)
+        made = self.schedule.makers()
         path = []
         index = len(self.ends[device]) - 1
         while index >= 0:

@@ -150,8 +150,7 @@ class _Run:
         """The strongest bound that is checked within a share of the time."""
         if self.proved:
             return
-        known = self.certificate if self.certificate.lower_bound > 0 else None
-        certificate = best_bound(self.problem, incumbent=self.value, deadline=self.until(share), known=known)
+        certificate = best_bound(self.problem, incumbent=self.value, deadline=self.until(share), known=self.certificate)
         if certificate.lower_bound > self.certificate.lower_bound:
             self.certificate = certificate
             self.tell()
@@ -159,7 +158,7 @@ class _Run:
     def improve(self, seed: int, share: float) -> None:
         """Local search on the incumbent."""
         if not self.proved:
-            found = improve(
+            improve(
                 self.problem,
                 self.best,
                 seed=seed,
@@ -167,7 +166,6 @@ class _Run:
                 target=self.certificate.lower_bound,
                 report=self.offer,
             )
-            self.offer(found)
 
     def exact(self, backend: str) -> None:
         """Let an exact back end look for better schedules, or refute that there are any."""
