@@ -19,7 +19,7 @@ from .diagnostic import Report
 from .errors import CertificateError, InputError, InvalidScheduleError
 from .instruction import Compute, Stream, parse
 from .lowering import lower
-from .operation import parse_step
+from .operation import Pair, parse_step
 from .placement import Placement
 from .problem import Problem
 from .profile import Profile
@@ -144,6 +144,9 @@ class Plan:
                 "  note         span holds when no device waits for others between steps; clipping by a global norm, "
                 "loss scaling and tied weights do wait"
             )
+        if any(isinstance(step, Pair) for order in self.schedule.orders for step in order):
+            priced = "by the profile's ratio" if problem.profile.overlapped_pair else "the sum of its parts"
+            lines.append(f"  pairs        each takes {priced}; its forward is held before its backward frees")
         return "\n".join(lines + [f"  warning      {warning}" for warning in self.warnings])
 
     def _repr_html_(self) -> str:

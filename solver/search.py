@@ -57,6 +57,7 @@ def search(
 ) -> Plan:
     """The best plan found within `time_limit` seconds, or the named schedule asked for, with its certificate.
 
+    An interrupt (Ctrl-C) ends the search early: the best plan found until then is returned, with a warning.
     Raises InputError for an unknown back end or time limit, InfeasibleError when no schedule fits the caps,
     InvalidScheduleError when a named one does not.
     """
@@ -69,9 +70,20 @@ def search(
         named = named_schedule(schedule, problem, group_size=group_size)
         return certified(problem, named, time_limit=min(time_limit, CERTIFYING), report=report)
     run = _Run(problem, time_limit, report)
-    for candidate in _named(problem, run.until(0.3)):
+    try:
+        _search(run, backend, seed)
+    except KeyboardInterrupt:
+        if not run.best.orders:
+            raise
+        run.warnings.append("interrupted: the plan is the best one that was found until then")
+    return Plan.build(problem, run.best, run.certificate, tuple(run.warnings))
+
+
+def _search(run: _Run, backend: str, seed: int) -> None:
+    """Let the run find the best schedule and bound until they meet or its time is up."""
+    for candidate in _named(run.problem, run.until(0.3)):
         run.offer(candidate)
-    candidates = construct(problem, seed=seed, deadline=run.until(0.2))
+    candidates = construct(run.problem, seed=seed, deadline=run.until(0.2))
     run.try_out(islice(candidates, 1))
     run.bound(share=0.03)
     run.try_out(candidates)
@@ -82,7 +94,6 @@ def search(
         seed += 1
         run.neighbourhoods(backend, seed, share=0.5)
         run.improve(seed, share=0.5)
-    return Plan.build(problem, run.best, run.certificate, tuple(run.warnings))
 
 
 def certified(

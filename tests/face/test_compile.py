@@ -161,3 +161,19 @@ def test_recomputation_is_counted(debubble: Any) -> None:
     found = debubble(*COSTS, "-m", 8, "--schedule", "1f1b", "--recompute", "all", "--json").json
     assert (found["makespan"], found["peak_memory"]) == (44, [1, 1, 1, 1])
     assert debubble(*COSTS, "-m", 8, "--recompute", "2").status == 2
+
+
+def test_a_small_group_is_shown_against_the_usual_one(debubble: Any) -> None:
+    """Interleaved in groups smaller than the devices is allowed, and the report says what it costs."""
+    costs = ("--devices", 4, "--chunks", 2, "--placement", "loop")
+    costs += ("--forward", 1, "--backward-input", 1, "--backward-weight", 1)
+    out = debubble("compile", *costs, "-m", 8, "--schedule", "interleaved", "--group-size", 2).out
+    assert "interleaved takes 57" in out
+    assert "more time" in out
+
+
+def test_the_price_of_a_pair_is_stated(debubble: Any) -> None:
+    """A schedule with overlapped pairs says what one takes, and which of its memory changes counts first."""
+    costs = ("--devices", 4, "--forward", 1, "--backward-input", 1, "--backward-weight", 1)
+    out = debubble("compile", *costs, "-m", 8, "--schedule", "dualpipe").out
+    assert "the sum of its parts; its forward is held before its backward frees" in out

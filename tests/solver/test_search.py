@@ -159,3 +159,15 @@ def test_each_microbatch_counts_with_its_own_factor() -> None:
     stage = Stage(forward=1, backward_input=1, backward_weight=1)
     profile = Profile(stages=(stage, stage), microbatches=(0.0, *[1.0] * 19))
     assert search(Problem(profile, placement.linear(2), 20), time_limit=2).certificate.lower_bound >= 57 * (1 - 1e-9)
+
+
+def test_an_interrupt_keeps_what_was_found() -> None:
+    """Ctrl-C ends a search, and the best plan found until then is returned with a warning."""
+
+    def interrupt(elapsed: float, best: float | None, bound: float | None) -> None:
+        if best is not None:
+            raise KeyboardInterrupt
+
+    plan = search(linear(4, 8, (10, 11, 8), 1, memory_cap=3), report=interrupt)
+    assert plan.value < float("inf")
+    assert "interrupted" in plan.warnings[0]

@@ -60,7 +60,7 @@ def command(
         return
     print_text(plan)
     other = reference(problem)
-    if other is not None and other.schedule.method != plan.schedule.method:
+    if other is not None and other.schedule.orders != plan.schedule.orders:
         print_text(f"  against      {against(plan.timeline, other)}")
     print_text("")
     print_table(*per_device(plan.timeline))
