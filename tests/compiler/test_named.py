@@ -199,6 +199,14 @@ def test_interleaved_matches_megatron() -> None:
     assert found.peak_memory == [11, 9, 7, 5]
 
 
+def test_overheads_of_the_textbook() -> None:
+    """p=8, m=20 with BW = 2F = 2W, over the ideal time: (p-1)/m, a v-th of it interleaved, (p-2)/(3m) for DualPipe."""
+    assert timeline("1f1b", 8, 20, (1, 1, 1)).bubble_ratio() == pytest.approx(0.35)
+    assert timeline("interleaved", 8, 20, (1, 1, 1), chunks=2).bubble_ratio() == pytest.approx(0.175)
+    assert timeline("interleaved", 8, 20, (1, 1, 1), chunks=4).bubble_ratio() == pytest.approx(0.0875)
+    assert timeline("dualpipe", 8, 20, (1, 1, 1)).bubble_ratio() == pytest.approx(0.10)
+
+
 def test_small_groups_cost_time() -> None:
     """A group of two on four devices is allowed, and slower than a group of four."""
     assert timeline("interleaved", 4, 8, (1, 1, 1), chunks=2, group=2).makespan > 57
@@ -273,8 +281,8 @@ def test_dualpipe_bubble(half: int, extra: int, f: int, w: int) -> None:
 @pytest.mark.parametrize("p", [2, 4, 6, 8])
 def test_dualpipe_holds_p_plus_one(p: int) -> None:
     """DualPipe holds p + 1 activations of a stage, DualPipeV 2p + 1 chunk activations; the forward counts first."""
-    assert max(timeline("dualpipe", p, 2 * p, (1, 1, 1)).peak_memory) == p + 1
-    assert max(timeline("dualpipe-v", p, 2 * p + 2, (1, 1, 1)).peak_memory) == 2 * p + 1
+    assert timeline("dualpipe", p, 2 * p, (1, 1, 1)).peak_memory == [p + 1] * p
+    assert timeline("dualpipe-v", p, 2 * p + 2, (1, 1, 1)).peak_memory == [2 * p + 1] * p
 
 
 def test_dualpipe_of_unit_costs() -> None:

@@ -92,6 +92,30 @@ def test_two_stages_with_a_transfer(objective: str) -> None:
     assert search(problem, schedule="1f1b").timeline.makespan == 34
 
 
+@pytest.mark.parametrize(
+    ("cap", "objective", "value"), [(5, "makespan", 34), (5, "span", 34), (9, "makespan", 34), (9, "span", 30)]
+)
+def test_five_devices_without_a_bubble(cap: float, objective: str, value: float) -> None:
+    """p=5, m=10, unit costs (exact): with 2p - 1 activations no device waits between its first and last operation."""
+    plan = search(linear(5, 10, (1, 1, 1), memory_cap=cap, objective=objective), time_limit=60)
+    assert (plan.value, plan.gap) == (value, 0)
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "costs", "comm", "cap", "known"),
+    [
+        (8, 32, (29850, 29767, 18868), 466, 32, 2517463),
+        (4, 12, (5478, 5806, 3534), 200, 32, 178898),
+    ],
+)
+def test_measured_uniform_profiles(
+    p: int, m: int, costs: tuple[float, ...], comm: float, cap: float, known: float
+) -> None:
+    """By span, at most what the zero-bubble authors' search finds for their profiles (ZBP-B, and a small one)."""
+    problem = linear(p, m, costs, comm, memory=(2, -1, -1), memory_cap=cap, objective="span")  # type: ignore[arg-type]
+    assert sum(costs) * m <= search(problem, time_limit=2).value <= known
+
+
 def test_time_limit_is_kept_and_said() -> None:
     """A problem too large to prove ends by the limit, as feasible, with bound and gap."""
     problem = linear(8, 32, (10, 11, 8), 1, memory=(2, -1, -1), memory_cap=9)
