@@ -29,7 +29,7 @@ from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import simulate
 from debubble.solver.search import search
 
-ZERO_BUBBLE = [  # p, m, costs (us), transfer, (hidden size, heads), published rates of ZB-1p and ZB-2p (arXiv 2401.10241)
+ZERO_BUBBLE = [  # p, m, costs (us), transfer, (hidden size, heads), rates of ZB-1p and ZB-2p (arXiv 2401.10241)
     (8, 24, (18522, 18086, 9337), 601, (2304, 24), 0.1585, 0.0433),
     (8, 32, (18513, 18086, 9331), 626, (2304, 24), 0.1242, 0.0039),
     (8, 64, (18546, 18097, 9321), 762, (2304, 24), 0.0674, 0.0026),
