@@ -95,7 +95,7 @@ def _eager_makespan(problem: Problem, schedule: Schedule) -> float | None:
         while waiting:
             index = heapq.heappop(waiting)
             step = orders[device][index]
-            rise = sum(change for change in map(problem.memory, parts(step)) if change > 0)
+            rise, _ = problem.memory(step)
             if held[device] + rise <= limits[device]:
                 held[device] += rise
                 busy[device] = True
@@ -120,9 +120,10 @@ def _eager_makespan(problem: Problem, schedule: Schedule) -> float | None:
                 continue
             done += 1
             busy[device] = False
-            for kind, stage, microbatch in parts(orders[device][index]):
-                change = problem.memory(Operation(kind, stage, microbatch))
-                held[device] += min(change, 0.0)
+            step = orders[device][index]
+            rise, change = problem.memory(step)
+            held[device] += change - rise
+            for kind, stage, microbatch in parts(step):
                 made = Operation("B" if kind == "BW" else kind, stage, microbatch)
                 for user, place, boundary, j in users.get(made, ()):
                     arrival = now + problem.transfer(device, user, boundary, j)

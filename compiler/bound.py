@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from .operation import KINDS
 from .problem import Problem
 from .relaxation import relax, room
 from .route import Clock, prepared, route
@@ -62,7 +63,8 @@ def load(problem: Problem, device: int) -> float:
 def memory(problem: Problem, device: int) -> float:
     """Little's law: the memory held, summed over time, is at most the cap times the time it is held.
 
-    Each micro-batch holds what its F takes at least until its B can start, and then what B and W leave while they run:
+    Each micro-batch holds what its F takes at least until its B can start, that and B's rise while B or BW runs, and
+    what B leaves while W runs:
     value >= head + (sum over micro-batches and stages of memory x least time) / (cap - static memory).
     """
     space = room(problem, device)
@@ -75,9 +77,12 @@ def memory(problem: Problem, device: int) -> float:
         heads.append(path.starts[own[0]] if problem.objective == "makespan" else 0)
         for i in own[: len(own) // 2]:
             back, stage = len(path.devices) - 1 - i, path.stages[i]
-            taken = problem.memories["F"][stage]
-            left = taken + problem.memories["B"][stage]
-            finish = min(taken * path.wholes[back], taken * path.shares[back] + left * path.weights[back])
+            split, fused = problem.least["B"][stage], problem.least["BW"][stage]
+            taken = problem.least["F"][stage].change
+            finish = min(
+                (taken + fused.rise) * path.wholes[back],
+                (taken + split.rise) * path.shares[back] + (taken + split.change) * path.weights[back],
+            )
             unit = taken * (path.starts[back] - path.starts[i]) + finish
             held += float(extent * clock.factor) * max(0.0, unit)
     return clock.time(min(heads)) + held / space / clock.scale
@@ -86,9 +91,9 @@ def memory(problem: Problem, device: int) -> float:
 def turnaround(problem: Problem, device: int) -> float:
     """What a device with one stage must idle until its first gradient returns, and again before its last one.
 
-    Before its first B it can only run the K forwards that its memory has room for: its first B starts at
-    T = head + F + lag, with all but K forwards still to do. When its last forward ends, memory has room for at most
-    some gradients a still to come (one of them its own) and some weight gradients c still to do,
+    Before its first B it can only run the K forwards that its memory has room for beside the rise of a backward: its
+    first B starts at T = head + F + lag, with all but K forwards still to do. When its last forward ends, memory has
+    room for at most some gradients a still to come (one of them its own) and some weight gradients c still to do,
     a * M_F + c * (M_F + M_B) <= cap - static memory, so until the last B starts it can fill at most
     (a - 1) * (B + W) + c * W of the lag. For m > K the two do not overlap:
     value >= T + m * (F + B + W) - K * F + max(0, lag - fill).
@@ -100,7 +105,7 @@ def turnaround(problem: Problem, device: int) -> float:
     m, space = relaxation.microbatches[0], relaxation.rooms[0]
     taken, left = relaxation.changes[0], relaxation.changes[0] + relaxation.changes[1]
     lag = max((offset for offset, _ in backward.convoys), default=0)
-    fits = _fitting(space, taken, m)
+    fits = _fitting(space - min(move.rise for move in relaxation.moves if 1 in move.slots), taken, m)
     if fits < 1:
         return 0.0
     value = (forward.heads[0] if forward.heads else 0) + forward.share + lag
@@ -116,7 +121,7 @@ def turnaround(problem: Problem, device: int) -> float:
 
 def _fitting(space: float, each: float, most: int) -> int:
     """How many of at most `most` things fit."""
-    return most if each * most <= space else int(space / each)
+    return most if each * most <= space else int(max(0.0, space) / each) if each else 0
 
 
 def _factor_sums(problem: Problem) -> list[Fraction]:
@@ -138,15 +143,17 @@ def work(problem: Problem, device: int) -> float:
     ratio = problem.profile.overlapped_pair
     ratios = ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,)
     r = min(1.0, *ratios)
-    times = problem.durations
     placement, m, total = problem.placement, problem.microbatches, 0.0
     for up, owners in ((False, placement.down), (True, placement.up or ())):
-        extent = math.fsum(problem.factor(j) for j in range(m) if placement.goes_up(j, m) == up)
+        travelling = [j for j in range(m) if placement.goes_up(j, m) == up]
         for stage, owner in enumerate(owners):
             if owner == device:
-                f, b, w, bw = (times[kind][stage] for kind in ("F", "B", "W", "BW"))
-                ways = {"split": (r * (f + b) + w,), "fused": (r * (f + bw),)}
-                total += extent * min(ways.get(problem.backward) or (*ways["split"], *ways["fused"]))
+                line = problem.chosen[stage]
+                for flag, costs in enumerate(problem.costs):
+                    f, b, w, bw = (costs[kind][stage].duration for kind in KINDS)
+                    ways = {"split": (r * (f + b) + w,), "fused": (r * (f + bw),)}
+                    extent = math.fsum(problem.factor(j) for j in travelling if line[j] == flag)
+                    total += extent * min(ways.get(problem.backward) or (*ways["split"], *ways["fused"]))
     return total * (1 - 1e-12)
 
 

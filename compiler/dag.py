@@ -37,7 +37,7 @@ def dag(problem: Problem, *, fused: bool = False) -> networkx.DiGraph:
             operation,
             device=problem.device(operation),
             duration=problem.duration(operation),
-            memory=problem.memory(operation),
+            memory=problem.cost(operation).change,
         )
     for operation in list(graph):
         for need in inputs(operation, problem.stages):

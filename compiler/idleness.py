@@ -58,12 +58,13 @@ class Gap(NamedTuple):
 
 def levels(timeline: Timeline, device: int) -> tuple[np.ndarray, np.ndarray]:
     """The memory held during every step of a device (increases count from its start), and after it."""
-    memory = timeline.problem.memory
-    changes = [[memory(operation) for operation in parts(step)] for step in timeline.schedule.orders[device]]
-    rises = np.array([sum(change for change in step if change > 0) for step in changes], float)
-    after = timeline.problem.static_memory[device] + np.cumsum([sum(step) for step in changes], dtype=float)
-    before = np.concatenate(([timeline.problem.static_memory[device]], after[:-1]))
-    return before + rises, after
+    static = timeline.problem.static_memory[device]
+    memory = np.array([timeline.problem.memory(step) for step in timeline.schedule.orders[device]], float).reshape(
+        -1, 2
+    )
+    after = static + np.cumsum(memory[:, 1])
+    before = np.concatenate(([static], after[:-1]))
+    return before + memory[:, 0], after
 
 
 def gaps(timeline: Timeline, arrivals: list[list[tuple[Arrival, ...]]]) -> list[list[Gap]]:

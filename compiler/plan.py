@@ -23,6 +23,7 @@ from .operation import Pair, parse_step
 from .placement import Placement
 from .problem import Problem
 from .profile import Profile
+from .recomputation import Recompute
 from .schedule import Schedule
 from .simulation import Timeline, simulate
 from .streams import verify_streams
@@ -45,6 +46,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     memory_cap: tuple[float | None, ...]
     objective: str
     backward: str
+    recompute: Recompute | msgspec.UnsetType = msgspec.UNSET  # left out where nothing is recomputed
     method: str
     orders: tuple[str, ...]
     streams: tuple[tuple[str, ...], ...]
@@ -120,6 +122,7 @@ class Plan:
             "devices": self.problem.devices,
             "stages": self.problem.stages,
             "microbatches": self.problem.microbatches,
+            "recompute": self.problem.recompute,
         }
 
     def __str__(self) -> str:
@@ -139,6 +142,8 @@ class Plan:
             f"idle fraction {timeline.idle_fraction:.2%} (of all device time)",
             f"  peak memory  {_memory_line(problem, timeline.peak_memory)}",
         ]
+        if problem.recompute != "none":
+            lines.append(f"  recompute    {_recomputed(problem)}")
         if problem.objective == "span":
             lines.append(
                 "  note         span holds when no device waits for others between steps; clipping by a global norm, "
@@ -165,6 +170,7 @@ class Plan:
             memory_cap=tuple(None if math.isinf(cap) else cap for cap in problem.caps),
             objective=problem.objective,
             backward=problem.backward,
+            recompute=msgspec.UNSET if problem.recompute == "none" else problem.recompute,
             method=self.schedule.method,
             orders=tuple(" ".join(map(str, order)) for order in self.schedule.orders),
             streams=tuple(tuple(map(str, stream)) for stream in self.streams),
@@ -213,6 +219,7 @@ def read(path: str | os.PathLike[str], *, certified: bool = True) -> tuple[Plan,
             tuple(math.inf if cap is None else cap for cap in content.memory_cap),
             content.objective,
             content.backward,
+            "none" if content.recompute is msgspec.UNSET else content.recompute,
         )
         schedule = Schedule.of((map(parse_step, order.split()) for order in content.orders), content.method)
         streams = tuple(tuple(map(parse, stream)) for stream in content.streams)
@@ -267,6 +274,14 @@ def _top_level(value: Any) -> str:
     if isinstance(value, list) and value and isinstance(value[0], list | str):
         return "[\n" + ",\n".join(f"    {_json(item)}" for item in value) + "\n  ]"
     return _json(value)
+
+
+def _recomputed(problem: Problem) -> str:
+    """Which forwards are repeated."""
+    if problem.recompute == "all":
+        return "every forward, before its backward"
+    share = sum(map(sum, problem.chosen)) / (problem.stages * problem.microbatches)
+    return f"the first {problem.recompute} of the micro-batches in flight on each stage, {share:.0%} of all forwards"
 
 
 def _memory_line(problem: Problem, peaks: list[float]) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from .cost import Cost, Costs, costs
 from .errors import InfeasibleError, InputError
 from .operation import Operation, Pair, Step
 from .placement import Placement
 from .profile import Link, Profile
+from .recomputation import Recompute, cheapest, choice, recomputed
 
 MAX_OPERATIONS = 4_000_000
 """Problems with more F, B and W operations than this are refused."""
@@ -24,7 +26,8 @@ class Problem:
     """What a schedule is judged against.
 
     `memory_cap` is one number, one per device, or None for no cap; `backward` says which operations a schedule may
-    use: "split" B and W, "fused" BW, "any" either, chosen by stage and micro-batch.
+    use: "split" B and W, "fused" BW, "any" either, chosen by stage and micro-batch. `recompute` says which
+    micro-batches repeat their forwards: "none", "all", or the first so many of those in flight (`recomputation`).
     Raises InputError when the parts do not fit each other.
     """
 
@@ -34,8 +37,13 @@ class Problem:
     memory_cap: float | tuple[float, ...] | None = None
     objective: str = "makespan"
     backward: str = "any"
+    recompute: Recompute = "none"
     caps: tuple[float, ...] = field(init=False, repr=False)
     """The cap of every device, infinite where there is none."""
+    chosen: tuple[bytes, ...] = field(init=False, repr=False)
+    """For each stage, a 1 at every micro-batch that it recomputes."""
+    costs: tuple[Costs, Costs] = field(init=False, repr=False, compare=False)
+    """The costs for a micro-batch of factor 1 that keeps its activations, and for one that is recomputed."""
 
     def __post_init__(self) -> None:
         placement, profile, m = self.placement, self.profile, self.microbatches
@@ -77,6 +85,9 @@ class Problem:
             if math.isnan(value) or value < 0:
                 raise InputError(f"memory cap: must be a number of at least 0, not {value} (device {device})")
         object.__setattr__(self, "caps", caps)
+        object.__setattr__(self, "chosen", choice(self.recompute, placement, m))
+        kept = costs(profile.stages)
+        object.__setattr__(self, "costs", (kept, recomputed(profile) if any(map(any, self.chosen)) else kept))
 
     @property
     def devices(self) -> int:
@@ -90,7 +101,8 @@ class Problem:
     def identical_microbatches(self) -> bool:
         """True when micro-batches cost the same, so that each stage may take them in number order without loss."""
         factors = self.profile.microbatches
-        return factors is None or len(set(factors)) == 1
+        same = factors is None or len(set(factors)) == 1
+        return same and all(len(set(line)) == 1 for line in self.chosen)
 
     def with_objective(self, objective: str) -> Problem:
         return replace(self, objective=objective)
@@ -99,9 +111,20 @@ class Problem:
         """The factor of a micro-batch on every cost."""
         return 1.0 if self.profile.microbatches is None else self.profile.microbatches[microbatch]
 
+    def recomputes(self, stage: int, microbatch: int) -> bool:
+        """True when a stage drops the activations of a micro-batch and repeats its forward before its backward."""
+        return bool(self.chosen[stage][microbatch])
+
     def device(self, operation: Operation) -> int:
         """The device that owns an operation."""
         return self.placement.owners(operation.microbatch, self.microbatches)[operation.stage]
+
+    def cost(self, operation: Operation) -> Cost:
+        """What an operation costs, with its micro-batch's factor, recomputed or not."""
+        kind, stage, microbatch = operation
+        cost = self.costs[self.chosen[stage][microbatch]][kind][stage]
+        factors = self.profile.microbatches
+        return cost if factors is None else cost.times(factors[microbatch])
 
     def duration(self, step: Step) -> float:
         """The time a step takes; a pair takes its ratio of F + backward, default 1."""
@@ -110,11 +133,18 @@ class Problem:
             if isinstance(ratio, tuple):
                 ratio = ratio[step.forward.stage]
             return (1.0 if ratio is None else ratio) * (self.duration(step.forward) + self.duration(step.backward))
-        return self.durations[step.kind][step.stage] * self.factor(step.microbatch)
+        return self.cost(step).duration
 
-    def memory(self, operation: Operation) -> float:
-        """The signed change of held memory: an increase counts from the start, a decrease from the end."""
-        return self.memories[operation.kind][operation.stage] * self.factor(operation.microbatch)
+    def memory(self, step: Step) -> tuple[float, float]:
+        """What the held memory rises by at the start of a step, and the signed change from before it to after it.
+
+        In a pair the forward's rise comes on top of the backward's.
+        """
+        if isinstance(step, Pair):
+            (rise, change), (other_rise, other_change) = map(self.memory, step)
+            return rise + other_rise, change + other_change
+        _, rise, change = self.cost(step)
+        return rise, change
 
     def transfer(self, source: int, target: int, stage: int, microbatch: int = 0) -> float:
         """The time to move what stage `stage` sends forward (or is sent back) from one device to another."""
@@ -128,26 +158,9 @@ class Problem:
         return comm
 
     @cached_property
-    def durations(self) -> dict[str, tuple[float, ...]]:
-        """By kind, the duration of each stage for a micro-batch of factor 1."""
-        stages = self.profile.stages
-        return {
-            "F": tuple(stage.forward for stage in stages),
-            "B": tuple(stage.backward_input for stage in stages),
-            "W": tuple(stage.backward_weight for stage in stages),
-            "BW": tuple(stage.fused for stage in stages),
-        }
-
-    @cached_property
-    def memories(self) -> dict[str, tuple[float, ...]]:
-        """By kind, the memory change of each stage for a micro-batch of factor 1."""
-        stages = self.profile.stages
-        return {
-            "F": tuple(stage.memory.forward for stage in stages),
-            "B": tuple(stage.memory.backward_input for stage in stages),
-            "W": tuple(stage.memory.backward_weight for stage in stages),
-            "BW": tuple(stage.memory.backward for stage in stages),
-        }
+    def least(self) -> Costs:
+        """Costs by kind and stage that no micro-batch of factor 1 undercuts, neither in time nor in memory held."""
+        return cheapest(*self.costs, self.chosen)
 
     @cached_property
     def static_memory(self) -> tuple[float, ...]:
@@ -162,30 +175,27 @@ class Problem:
         A device must hold at least what its stages of one micro-batch hold at their worst moment; the naive schedule,
         one micro-batch at a time with W at once, needs no more.
         """
+        backward = "B" if self.backward == "split" else "BW"
         least = list(self.static_memory)
         for microbatch in self._distinct_microbatches():
-            owners = self.placement.owners(microbatch, self.microbatches)
+            owners = list(enumerate(self.placement.owners(microbatch, self.microbatches)))
             held = [0.0] * self.devices
             peak = [0.0] * self.devices
-            for stage, device in enumerate(owners):
-                held[device] += self.memories["F"][stage]
+            for stage, device in owners:
+                held[device] += self.memory(Operation("F", stage, microbatch))[1]
                 peak[device] = max(peak[device], held[device])
-            if self.backward == "split":
-                for stage, device in reversed(list(enumerate(owners))):
-                    peak[device] = max(peak[device], held[device] + self.memories["B"][stage])
-                    held[device] -= self.memories["F"][stage]
-            factor = self.factor(microbatch)
-            least = [
-                max(cap, static + factor * top)
-                for cap, static, top in zip(least, self.static_memory, peak, strict=True)
-            ]
+            for stage, device in reversed(owners):
+                peak[device] = max(peak[device], held[device] + self.memory(Operation(backward, stage, microbatch))[0])
+                held[device] -= self.memory(Operation("F", stage, microbatch))[1]
+            least = [max(cap, static + top) for cap, static, top in zip(least, self.static_memory, peak, strict=True)]
         return tuple(least)
 
     def _distinct_microbatches(self) -> Iterator[int]:
         """Micro-batches that stand for all others in cost and direction."""
         seen = set()
+        lines = list(zip(*set(self.chosen), strict=True))
         for microbatch in range(self.microbatches):
-            key = (self.factor(microbatch), self.placement.goes_up(microbatch, self.microbatches))
+            key = (self.factor(microbatch), self.placement.goes_up(microbatch, self.microbatches), lines[microbatch])
             if key not in seen:
                 seen.add(key)
                 yield microbatch

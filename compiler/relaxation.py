@@ -7,9 +7,10 @@ of the whole problem gives a schedule of the relaxation with the same or a small
 relaxation reaches, no schedule of the problem reaches.
 
 Three reductions lose nothing of the bound. Micro-batches of one direction are identical, so every stage takes them in
-number order (sort the starts of each stage; where factors differ, all take the least factor, which only helps). Times
-are whole ticks, durations and lags rounded down. An overlapped pair is only offered where its ratio is below 1: else
-its forward followed by its backward is as good.
+number order (sort the starts of each stage; where they differ, all take the least factor, the times of those that keep
+their activations and the memory of those that are recomputed, which only helps). Times are whole ticks, durations and
+lags rounded down. An overlapped pair is only offered where its ratio is below 1: else its forward followed by its
+backward is as good.
 """
 
 from __future__ import annotations
@@ -314,8 +315,8 @@ def relax(problem: Problem, devices: tuple[int, ...]) -> Relaxation:
     measured = tuple(problem.objective == "makespan" or slots[0].device == d for d in range(len(devices)))
     moves = tuple(_moves(problem, clock, devices, slots))
     factor = float(clock.factor)
-    changes = [problem.memories[slot.kind][slot.stage] * factor for slot in slots]
-    changes += [problem.memories["W"][slot.stage] * factor if slot.kind == "B" else 0.0 for slot in slots]
+    changes = [problem.least[slot.kind][slot.stage].change * factor for slot in slots]
+    changes += [problem.least["W"][slot.stage].change * factor if slot.kind == "B" else 0.0 for slot in slots]
     return Relaxation(devices, tuple(slots), moves, tuple(counts), tuple(changes), rooms, measured)
 
 
@@ -348,14 +349,14 @@ def _tails(problem: Problem, path: Route, position: int, devices: tuple[int, ...
 
 def _moves(problem: Problem, clock: Clock, devices: tuple[int, ...], slots: list[Slot]) -> Iterator[Move]:
     """Everything the kept devices may do: F, B, W, BW, and overlapped pairs whose ratio is below 1."""
-    memories, factor, n = problem.memories, float(clock.factor), len(slots)
+    least, factor, n = problem.least, float(clock.factor), len(slots)
 
     def move(device: int, kinds: list[tuple[str, int]], duration: int, weight_of: int = -1) -> Move:
-        changes = [memories[kind][slots[index].stage] * factor for kind, index in kinds]
+        rise = sum(least[kind][slots[index].stage].rise for kind, index in kinds)
         counters = [index for kind, index in kinds if kind != "W"]
         counters += [n + index for kind, index in kinds if kind in ("W", "BW")]
         flow = tuple(index for kind, index in kinds if kind != "W")
-        return Move(device, flow, tuple(counters), weight_of, duration, sum(c for c in changes if c > 0))
+        return Move(device, flow, tuple(counters), weight_of, duration, rise * factor)
 
     for device in range(len(devices)):
         forwards = [i for i, slot in enumerate(slots) if slot.device == device and slot.kind == "F"]
@@ -368,10 +369,9 @@ def _moves(problem: Problem, clock: Clock, devices: tuple[int, ...], slots: list
             if clock.split:
                 yield move(device, [("B", i)], times["B"])
                 yield move(device, [("W", i)], times["W"], i)
-            # B and then W is as good as a fused backward that takes no less, unless memory rises at B.
-            if clock.fused and not (
-                clock.split and times["BW"] >= times["B"] + times["W"] and memories["B"][stage] <= 0
-            ):
+            # B and then W is as good as a fused backward that takes no less, unless memory rises more at B.
+            rises = least["B"][stage].rise > least["BW"][stage].rise
+            if clock.fused and not (clock.split and times["BW"] >= times["B"] + times["W"] and not rises):
                 yield move(device, [("BW", i)], times["BW"])
             for kind in clock.backwards:
                 for f in forwards:

@@ -23,7 +23,7 @@ Line = tuple[int, int]
 
 
 class Clock:
-    """The costs of one micro-batch, by default a cheapest, in ticks.
+    """The costs of one micro-batch, by default what none undercuts, in ticks.
 
     Exact where they are decimal numbers of few digits, else rounded down.
     """
@@ -38,8 +38,12 @@ class Clock:
         ratios = ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,) * problem.stages
         self.ratios = tuple(_exact(value) for value in ratios)
         self.split, self.fused = problem.backward != "fused", problem.backward != "split"
+        costs = problem.least
+        if microbatch is not None:
+            own = [problem.costs[line[microbatch]] for line in problem.chosen]
+            costs = {kind: tuple(table[kind][stage] for stage, table in enumerate(own)) for kind in costs}
         self.durations = {
-            kind: tuple(_exact(value) * self.factor for value in values) for kind, values in problem.durations.items()
+            kind: tuple(_exact(cost.duration) * self.factor for cost in column) for kind, column in costs.items()
         }
         times = {value for values in self.durations.values() for value in values} | set(self._transfers())
         for stage, share in enumerate(self.ratios):
@@ -212,7 +216,7 @@ def highest(lines: set[Line], count: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)
 def prepared(problem: Problem) -> tuple[Clock, tuple[Route, ...]]:
-    """The costs of a cheapest micro-batch, and the route of each direction that has micro-batches."""
+    """The costs that no micro-batch undercuts, and the route of each direction that has micro-batches."""
     placement, m, clock = problem.placement, problem.microbatches, Clock(problem)
     up = m // 2 if placement.bidirectional else 0
     directions = ((placement.down, m - up), (placement.up, up))

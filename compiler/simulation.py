@@ -220,14 +220,16 @@ class Timeline:
 def _memory_events(
     problem: Problem, device: int, order: tuple[Step, ...], starts: list[float], ends: list[float]
 ) -> Iterator[tuple[float, float]]:
-    """(time, held) after every change: increases at the start of a step, decreases at its end, a forward's first."""
+    """(time, held) after every change: what a step takes comes at its start, what it frees goes at its end."""
     held = problem.static_memory[device]
     yield 0.0, held
     for step, start, end in zip(order, starts, ends, strict=True):
-        changes = [problem.memory(operation) for operation in parts(step)]
-        for moment, change in [(start, c) for c in changes if c > 0] + [(end, c) for c in changes if c < 0]:
-            held += change
-            yield moment, held
+        rise, change = problem.memory(step)
+        if rise > 0:
+            yield start, held + rise
+        held += change
+        if change < rise:
+            yield end, held
 
 
 def peak_memory(problem: Problem, device: int, order: tuple[Step, ...]) -> float:

@@ -335,34 +335,40 @@ def _check_memory(problem: Problem, table: Table, report: Report) -> None:
     """No device ever holds more than its cap."""
     unit = f" {problem.profile.memory_unit}" if problem.profile.memory_unit else ""
     factors = np.array(problem.profile.microbatches or (1.0,))
-    by_stage = np.array([problem.memories[kind] for kind in KINDS])
-    changes = by_stage[table.kind, table.stage] * factors[table.microbatch if len(factors) > 1 else 0]
+    by_stage = np.array([[costs[kind] for kind in KINDS] for costs in problem.costs])
+    chosen = np.array([np.frombuffer(line, np.uint8) for line in problem.chosen])
+    costs = by_stage[chosen[table.stage, table.microbatch], table.kind, table.stage]
+    costs *= factors[table.microbatch if len(factors) > 1 else 0, None]
+    rises, changes = costs[:, 1], costs[:, 2]
     bounds = np.searchsorted(table.device, np.arange(problem.devices + 1))
     for device, (begin, end) in enumerate(pairwise(bounds)):
-        rows = np.arange(begin, end)
-        # within a step, increases come first: the stable sort leaves everything else in place
-        rows = rows[np.argsort(2 * table.index[rows] + (changes[rows] < 0), kind="stable")]
-        held = problem.static_memory[device] + np.cumsum(changes[rows])
+        # within a step, what is taken comes first: the stable sort leaves everything else in place
+        rows = np.tile(np.arange(begin, end), 2)
+        moments = np.concatenate((2 * table.index[begin:end], 2 * table.index[begin:end] + 1))
+        moves = np.concatenate((rises[begin:end], changes[begin:end] - rises[begin:end]))
+        order = np.argsort(moments, kind="stable")
+        rows, moves = rows[order], moves[order]
+        held = problem.static_memory[device] + np.cumsum(moves)
         if not len(held) or problem.within_cap(device, float(held.max())):
             continue
         at = int(held.argmax())
         report.error(
             "over-cap",
             f"the peak of {held[at]:g}{unit}, at {table.operation(rows[at])}, is over the cap of "
-            f"{problem.caps[device]:g}{unit}; held then: {_holders(table, rows[: at + 1], changes)}",
+            f"{problem.caps[device]:g}{unit}; held then: {_holders(table, rows[: at + 1], moves)}",
             device=device,
             operation=table.operation(rows[at]),
             index=int(table.index[rows[at]]),
         )
 
 
-def _holders(table: Table, rows: Rows, changes: Rows) -> str:
-    """The micro-batches, by stage, that hold memory after these rows."""
+def _holders(table: Table, rows: Rows, moves: Rows) -> str:
+    """The micro-batches, by stage, that hold memory after the moves of these rows."""
     held: dict[int, dict[int, float]] = {}
-    for row in rows:
+    for row, move in zip(rows, moves, strict=False):
         by_microbatch = held.setdefault(int(table.stage[row]), {})
         microbatch = int(table.microbatch[row])
-        by_microbatch[microbatch] = by_microbatch.get(microbatch, 0.0) + float(changes[row])
+        by_microbatch[microbatch] = by_microbatch.get(microbatch, 0.0) + float(move)
     texts = []
     for stage, amounts in sorted(held.items()):
         names = [str(microbatch) for microbatch, amount in sorted(amounts.items()) if amount > _NOTHING]

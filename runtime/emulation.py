@@ -37,7 +37,7 @@ def emulated_unit(plan: Plan) -> float:
     known = unit_seconds(plan)
     if known is not None:
         return known
-    durations = [time for times in plan.problem.durations.values() for time in times if time > 0]
+    durations = [cost.duration for costs in plan.problem.least.values() for cost in costs if cost.duration > 0]
     return SHORTEST / min(durations, default=1.0)
 
 

@@ -137,18 +137,19 @@ def backward_forms(model: Model) -> list[frozenset[int]]:
     everything = frozenset(range(model.stages))
     if model.problem.backward != "any":
         return [everything if model.problem.backward == "fused" else frozenset()]
-    durations = model.problem.durations
-    saving = frozenset(s for s in everything if durations["BW"][s] < durations["B"][s] + durations["W"][s])
+    stages = model.problem.profile.stages
+    saving = frozenset(s for s in everything if stages[s].fused < stages[s].backward_input + stages[s].backward_weight)
     forms = [saving, everything, frozenset()] if saving else [saving, everything]
     return forms if saving or model.problem.profile.overlapped_pair is not None else [saving]
 
 
 def roominess(model: Model) -> float:
     """The caps in units of what 1F1B would hold: on each stage, one micro-batch for every stage from there on."""
-    memory, placement, problem = model.problem.memories["F"], model.problem.placement, model.problem
+    problem, placement = model.problem, model.problem.placement
+    forwards = problem.least["F"]
     ratios = []
     for device, stages in enumerate(placement.copies):
-        need = sum(memory[stage] * (model.stages - stage) * model.devices / model.stages for stage in stages)
+        need = sum(forwards[stage].change * (model.stages - stage) * model.devices / model.stages for stage in stages)
         room = problem.caps[device] - problem.static_memory[device]
         ratios.append(room / need if need > 0 else math.inf)
     return min(ratios)
@@ -201,11 +202,10 @@ def _changed(numbers: tuple[float, ...], index: int, number: float) -> tuple[flo
 
 def period(model: Model, fused: frozenset[int]) -> float:
     """The work of the busiest device on one micro-batch of factor 1 (of each direction)."""
-    durations = model.problem.durations
+    least = model.problem.least
 
     def work(stage: int) -> float:
-        backward = durations["BW"][stage] if stage in fused else durations["B"][stage] + durations["W"][stage]
-        return durations["F"][stage] + backward
+        return sum(least[kind][stage].duration for kind in (("F", "BW") if stage in fused else ("F", "B", "W")))
 
     return max(sum(work(lane % model.stages) for lane in lanes) for lanes in model.lanes_of)
 
@@ -227,7 +227,7 @@ def entries(model: Model, entry: str) -> list[list[int]]:
 def rule(model: Model, plan: Plan) -> Rule:
     """The dispatching rule of a plan."""
     depth, size, stages, lanes = model.depth, model.size, model.stages, model.lanes
-    durations = model.problem.durations
+    least = model.problem.least
     unit = period(model, plan.fused)
     chunks = len(plan.ahead)
     starts = [[0.0] * lanes for _ in range(3)]
@@ -242,13 +242,13 @@ def rule(model: Model, plan: Plan) -> Rule:
                 now += model.lag[lane * depth] + unit * plan.slack[leg]
             begun.append(now)
             starts[0][lane] = now + unit * plan.shift[leg]
-            now += durations["F"][stage]
+            now += least["F"][stage].duration
         for stage in reversed(range(stages)):
             lane, leg = base + stage, chunks + stage * chunks // stages
             if stage < stages - 1:
                 now += model.lag[size + lane * depth] + unit * plan.slack[leg]
             starts[1][lane] = now + unit * plan.shift[leg]
-            now += durations["BW" if stage in plan.fused else "B"][stage]
+            now += least["BW" if stage in plan.fused else "B"][stage].duration
             starts[2][lane] = now + unit * plan.weight
             trips[stage] = now - begun[stage] + 2 * model.lag[size + base * depth]
         scale = stages / chunks / trips[0] if trips[0] > 0 else 0.0

@@ -141,13 +141,15 @@ class Program:
             self.model.add(circle <= 2)
 
     def _add_memory(self) -> None:
-        """Where task k raises the memory: change_k + sum over the other tasks i of change_i y_ik <= room."""
-        changes = self.tasks.changes
+        """Where task k raises the memory: rise_k + sum over the other tasks i of change_i y_ik <= room."""
+        changes, rises = self.tasks.changes, self.tasks.rises
+        fused = {fusion.backward: fusion.rise for fusion in self.tasks.fusions}
         for device, room in enumerate(self.tasks.rooms):
             members = self.tasks.on_device[device]
             for task in members:
-                if room is None or changes[task] <= 0:
+                rise = rises[task]
+                if room is None or rise <= 0:
                     continue
                 held = sum(changes[i] * self.before(i, task) for i in members if i != task)
-                own = changes[task] * (1 - self.fused[task]) if task in self.fused else changes[task]
+                own = rise + (fused[task] - rise) * self.fused[task] if task in fused else rise
                 self.model.add(held + own <= room)

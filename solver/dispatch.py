@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .evaluation import Model, Orders
+from .evaluation import BW, B, Model, Orders
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,9 @@ class Room:
         self.cap = cap
         self.depth = model.depth
         self.static = self.held = problem.static_memory[device]
-        self.factors = [problem.factor(microbatch) for microbatch in range(problem.microbatches)]
         lanes = model.lanes_of[device]
-        rises = problem.memories["B"]
-        self.plain = len(lanes) == 1 and (fusing or rises[lanes[0]] <= 0)
+        first = (BW if fusing else B) * model.size + lanes[0] * model.depth
+        self.plain = len(lanes) == 1 and max(model.rise[first : first + model.depth]) <= 0
         """One stage, whose memory does not rise after F: whatever fits is safe, and nobody needs to be told apart."""
         self.holding: dict[int, float] = {}
         """What each micro-batch that has entered and not left holds here, oldest first."""
@@ -58,23 +57,10 @@ class Room:
         """How many forwards and backwards of each are done here."""
         self.unfinished: dict[int, int] = {}
         """How many stages of each still have to free their memory here."""
-        self.stages: list[int] = []
+        self.stages = [sum(lane // model.stages == d for lane in lanes) for d in range(len(model.counts))]
         """By direction, the number of stages here."""
-        self.needs: list[list[float]] = []
-        """By direction and progress, the most that a micro-batch of factor 1 will hold here from then on."""
-        forward = problem.memories["F"]
-        for direction in range(len(model.counts)):
-            stages = [lane % model.stages for lane in lanes if lane // model.stages == direction]
-            self.stages.append(len(stages))
-            held, curve = 0.0, []
-            for stage in stages:
-                held += forward[stage]
-                curve.append(held)
-            for stage in reversed(stages):
-                curve.append(held if fusing else held + max(0.0, rises[stage]))
-                held -= forward[stage]
-            self.needs.append([max(curve[index:], default=0.0) for index in range(len(curve) + 1)])
-        self.most = max(needs[0] for needs in self.needs) * max(self.factors)
+        self.needs = model.needs[device]
+        self.most = max(needs[0] for needs in self.needs)
 
     def enter(self, batch: int) -> None:
         """A micro-batch enters the pipeline."""
@@ -92,11 +78,11 @@ class Room:
         if self.unfinished[batch] == 0:
             del self.holding[batch], self.progress[batch], self.unfinished[batch]
 
-    def safe(self, batch: int, change: float, steps: int = 1) -> bool:
-        """True when a micro-batch may take this much more memory."""
-        if self.held + change > self.cap:
+    def safe(self, batch: int, rise: float, change: float, steps: int = 1) -> bool:
+        """True when a micro-batch may do what takes `rise` at its start, and keep `change` of it."""
+        if self.held + rise > self.cap:
             return False
-        if self.plain or self.held + change + self.most <= self.cap:
+        if self.plain or change <= 0 or self.held + change + self.most <= self.cap:
             return True
         reached = batch not in self.holding  # it enters now, as the youngest of all
         younger = self.static + (change if reached else 0.0)
@@ -106,10 +92,8 @@ class Room:
                 reached = True
                 own += change
                 progress += steps
-            if reached:
-                need = self.needs[other >= self.depth][progress] * self.factors[other]
-                if younger + max(need, own) > self.cap:
-                    return False
+            if reached and younger + max(self.needs[other][progress], own) > self.cap:
+                return False
             younger += own
         return True
 
@@ -203,7 +187,7 @@ class _Run:
                 x >= 0
                 and (arrival := ready[x]) < math.inf
                 and (priority[x] < least or (rule.pairs and forward < 0))
-                and room.safe(model.batch[x], model.change[x])
+                and room.safe(model.batch[x], model.rise[x], model.change[x])
             ):
                 if arrival > now:
                     coming.append((priority[x], arrival))
@@ -227,7 +211,8 @@ class _Run:
             and not filler
             and min(forward, backward) >= 0
             and model.batch[forward] != model.batch[backward]
-            and model.change[backward] <= 0  # the forward's own room was checked: together they need no more
+            and model.change[backward] <= 0
+            and room.held + model.rise[forward] + model.rise[backward] <= room.cap
         ):
             return model.pair(forward, backward)
         return best
@@ -236,12 +221,11 @@ class _Run:
         """The B or BW of a lane's next micro-batch that may start; -1 where neither fits now."""
         model = self.model
         fused = x + 2 * model.size
-        if lane % model.stages in self.fused:
-            return fused
-        change = model.change[x]
-        if change <= 0 or room.safe(model.batch[x], change):
-            return x
-        return fused if self.fusing else -1
+        for step in (fused,) if lane % model.stages in self.fused else (x, fused) if self.fusing else (x,):
+            rise = model.rise[step]
+            if rise <= 0 or room.safe(model.batch[x], rise, model.change[step]):
+                return step
+        return -1
 
     def start(self, device: int, now: float, step: int) -> None:
         """Start a step: its end frees the device, its result becomes ready where it is needed."""

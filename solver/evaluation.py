@@ -48,17 +48,19 @@ class Model:
         self.tolerances = [cap * (1 + 1e-9) + 1e-12 for cap in problem.caps]
         """The cap of each device, as `Problem.within_cap` rounds it."""
         self.duration: list[float] = []
+        self.rise: list[float] = []
+        """What the memory rises by at the start of each operation."""
         self.change: list[float] = []
-        """The memory change of each operation."""
+        """The memory change of each operation, from before it to after it."""
         for kind in KINDS:
-            durations, changes = problem.durations[kind], problem.memories[kind]
             for lane in range(self.lanes):
                 direction, stage = divmod(lane, stages)
-                factors = [1.0] * self.depth
-                for rank in range(self.counts[direction]):
-                    factors[rank] = problem.factor(direction * self.depth + rank)
-                self.duration += [durations[stage] * factor for factor in factors]
-                self.change += [changes[stage] * factor for factor in factors]
+                for rank in range(self.depth):
+                    microbatch = min(direction * self.depth + rank, m - 1)  # a direction may have one less
+                    duration, rise, change = problem.cost(Operation(kind, stage, microbatch))
+                    self.duration.append(duration)
+                    self.rise.append(rise)
+                    self.change.append(change)
         self._link()
 
     def _link(self) -> None:
@@ -126,6 +128,30 @@ class Model:
                     backward = min(backward, self.duration[x + 3 * self.size])
                 work[device] += self.duration[x] + backward
         return work
+
+    @cached_property
+    def needs(self) -> list[list[list[float]]]:
+        """By device, micro-batch and number of its forwards and backwards done there: the most that it will hold there.
+
+        When every W follows its B at once, and backwards are fused where that is allowed.
+        """
+        kind = B if self.problem.backward == "split" else BW
+        needs = []
+        for lanes in self.lanes_of:
+            by_batch = []
+            for microbatch in range(self.problem.microbatches):
+                direction, rank = divmod(microbatch, self.depth)
+                cells = [lane * self.depth + rank for lane in lanes if lane // self.stages == direction]
+                held, curve = 0.0, []
+                for cell in cells:
+                    held += self.change[cell]
+                    curve.append(held)
+                for cell in reversed(cells):
+                    curve.append(held + self.rise[kind * self.size + cell])
+                    held -= self.change[cell]
+                by_batch.append([max(curve[index:], default=0.0) for index in range(len(curve) + 1)])
+            needs.append(by_batch)
+        return needs
 
     @cached_property
     def identical(self) -> bool:
@@ -275,15 +301,9 @@ class Model:
 
     def peak(self, device: int, order: Sequence[int]) -> float:
         """The most memory a device holds while it executes an order."""
-        change, pairs = self.change, self.pairs
         held = peak = self.problem.static_memory[device]
-        for x in order:
-            if x < pairs:
-                held += change[x]
-            else:
-                forward, backward = self.parts(x)
-                peak = max(peak, held + change[forward] + max(0.0, change[backward]))
-                held += change[forward] + change[backward]
-            if held > peak:
-                peak = held
+        for step in order:
+            parts = self.parts(step)
+            peak = max(peak, held + sum(self.rise[x] for x in parts))
+            held += sum(self.change[x] for x in parts)
         return peak

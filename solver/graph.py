@@ -26,10 +26,9 @@ class Graph:
         number = iter(range(len(self.steps)))
         self.orders: Orders = [[next(number) for _ in order] for order in orders]
         self.length = [model.length(step) for step in self.steps]
-        changes = [[model.change[part] for part in model.parts(step)] for step in self.steps]
-        self.rise = [sum(max(0.0, change) for change in pair) for pair in changes]
+        self.rise = [sum(model.rise[part] for part in model.parts(step)) for step in self.steps]
         """What a node takes at its start."""
-        self.net = [sum(pair) for pair in changes]
+        self.net = [sum(model.change[part] for part in model.parts(step)) for step in self.steps]
         self.device = [d for d, order in enumerate(orders) for _ in order]
         self.letter = [step // model.depth if step < model.pairs else -1 - x for x, step in enumerate(self.steps)]
         """Steps of one letter differ in their micro-batch only."""

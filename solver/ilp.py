@@ -169,20 +169,22 @@ class Ilp:
                 self.model += self.before(other, first) <= self.before(other, second)
 
     def _add_memory(self) -> None:
-        """Where task k raises the memory: change_k + sum over the other tasks i of change_i y_ik <= room.
+        """Where task k raises the memory: rise_k + sum over the other tasks i of change_i y_ik <= room.
 
-        A fused backward never has B's rise: its own row is relaxed by it.
+        A fused backward has a rise of its own.
         """
         tasks = self.tasks
+        fused = {fusion.backward: fusion.rise for fusion in tasks.fusions}
         for device, room in enumerate(tasks.rooms):
             if room is None:
                 continue
             members = tasks.on_device[device]
             for task in members:
-                if tasks.changes[task] <= 0:
+                rise = tasks.rises[task]
+                if rise <= 0:
                     continue
                 held = pulp.lpSum(tasks.changes[i] * self.before(i, task) for i in members if i != task)
-                own = tasks.changes[task] * (1 - self.fused[task]) if task in self.fused else tasks.changes[task]
+                own = rise + (fused[task] - rise) * self.fused[task] if task in fused else rise
                 self.model += held + own <= room
 
     def _duration(self, task: int) -> pulp.LpAffineExpression | int:

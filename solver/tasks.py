@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,14 +26,15 @@ FINEST = 10**6
 class Fusion:
     """A backward that may be split or fused: its tasks `backward` (B) and `weight` (W).
 
-    Split, W takes `split` ticks. Fused, W follows B at once and takes the `rest` of the fused duration, and the
-    gradient leaves at its end.
+    Split, W takes `split` ticks. Fused, W follows B at once and takes the `rest` of the fused duration, the gradient
+    leaves at its end, and the memory rises by `rise` only.
     """
 
     backward: int
     weight: int
     split: int
     rest: int
+    rise: int
 
 
 class Life(NamedTuple):
@@ -50,10 +51,11 @@ class Life(NamedTuple):
 class Tasks:
     """All operations of a problem, in an order that respects their dependencies, with integer costs.
 
-    Task i runs `operations[i]` on `devices[i]` for `durations[i]` ticks (the least, where `fusions` leave a choice)
-    and changes the held memory by `changes[i]`; device d has room for `rooms[d]` (None: unlimited). Task j starts at
-    least `lag` ticks after task i < j for each arc (i, j, lag). Times are `exact` multiples of `tick` time units, or
-    rounded down, as are memories: then the tasks are a relaxation of the problem, and so still bound it from below.
+    Task i runs `operations[i]` on `devices[i]` for `durations[i]` ticks (the least, where `fusions` leave a choice),
+    needs `rises[i]` more memory than is held before it and changes what is held by `changes[i]`; device d has room for
+    `rooms[d]` (None: unlimited). Task j starts at least `lag` ticks after task i < j for each arc (i, j, lag). Times
+    are `exact` multiples of `tick` time units, or rounded down, as are memories: then the tasks are a relaxation of the
+    problem, and so still bound it from below.
     `covers` is False when the problem allows operations the tasks do not have (overlapped pairs that save time).
     """
 
@@ -64,6 +66,7 @@ class Tasks:
     operations: tuple[Operation, ...]
     devices: tuple[int, ...]
     durations: tuple[int, ...]
+    rises: tuple[int, ...]
     changes: tuple[int, ...]
     rooms: tuple[int | None, ...]
     arcs: tuple[tuple[int, int, int], ...]
@@ -98,15 +101,17 @@ class Tasks:
     def raising(self) -> tuple[tuple[tuple[int, int, Life], ...], ...]:
         """For each device, the tasks that raise the memory, with the level of their life then, and the life.
 
-        A backward that may be fused is not among them: it need not raise it.
+        A backward that may be fused counts as if it were: it need not raise the memory more.
         """
-        exempt = {fusion.backward for fusion in self.fusions}
+        rises = list(self.rises)
+        for fusion in self.fusions:
+            rises[fusion.backward] = min(fusion.rise, rises[fusion.backward])
         return tuple(
             tuple(
-                (task, level, life)
+                (task, level + rises[task], life)
                 for life in lives
-                for task, level in zip(life.tasks, life.levels[1:], strict=True)
-                if self.changes[task] > 0 and task not in exempt
+                for task, level in zip(life.tasks, life.levels, strict=False)
+                if rises[task] > 0
             )
             for lives in self.lives
         )
@@ -245,11 +250,14 @@ def tasks(problem: Problem) -> Tasks:
         return round(value / tick) if exact else math.floor(value / tick)
 
     durations = [ticks(costs[operation]) for operation in operations]
+    memory, rooms = _memories(problem)
+    rises, changes = zip(*map(memory, operations), strict=True)
     fusions = []
     for operation in fusible:
         backward, weight = index[operation], index[operation._replace(kind="W")]
         rest = max(0, ticks(whole[operation]) - durations[backward])
-        fusions.append(Fusion(backward, weight, durations[weight], rest))
+        rise, _ = memory(operation._replace(kind="BW"))
+        fusions.append(Fusion(backward, weight, durations[weight], rest, rise))
         durations[weight] = min(durations[weight], rest)
     arcs = [
         (index[made], index[operation], durations[index[made]] + ticks(transfer))
@@ -262,7 +270,6 @@ def tasks(problem: Problem) -> Tasks:
             turns = problem.placement.goes_up(microbatch, m) != problem.placement.goes_up(microbatch + 1, m)
             if after is not None and not turns and not (kind == "W" and ways[stage] == "either"):
                 arcs.append((index[operation], after, durations[index[operation]]))
-    changes, rooms = _memories(problem, operations)
     ratios = problem.profile.overlapped_pair
     pairs_pay = ratios is not None and min(ratios if isinstance(ratios, tuple) else (ratios,)) < 1
     return Tasks(
@@ -273,6 +280,7 @@ def tasks(problem: Problem) -> Tasks:
         operations=tuple(operations),
         devices=tuple(map(problem.device, operations)),
         durations=tuple(durations),
+        rises=rises,
         changes=changes,
         rooms=rooms,
         arcs=tuple(sorted(arcs)),
@@ -316,38 +324,42 @@ def _tick(values: Iterable[float]) -> tuple[float, bool]:
     return max(distinct) / FINEST, False
 
 
-def _memories(problem: Problem, operations: list[Operation]) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
-    """The change of held memory at every operation, and the room of every device, in integer units.
+def _memories(problem: Problem) -> tuple[Callable[[Operation], tuple[int, int]], tuple[int | None, ...]]:
+    """What the held memory rises by at an operation, and changes by, and the room of every device, in integer units.
 
-    What a stage holds after F and after B is rounded down where it is not a multiple of the unit.
+    What a stage holds after F, during B, during BW and after B is rounded down where it is not a multiple of the unit.
     """
-    levels = {
-        (stage, factor): (factor * costs.memory.forward, factor * (costs.memory.forward + costs.memory.backward_input))
-        for stage, costs in enumerate(problem.profile.stages)
-        for factor in set(map(problem.factor, range(problem.microbatches)))
-    }
-    unit, exact = _tick([abs(level) for pair in levels.values() for level in pair])
+
+    def costs_of(operation: Operation) -> tuple[int, float, bool]:
+        _, stage, microbatch = operation
+        return stage, problem.factor(microbatch), problem.recomputes(stage, microbatch)
+
+    held: dict[tuple[int, float, bool], tuple[float, ...]] = {}
+    for stage in range(problem.stages):
+        for microbatch in range(problem.microbatches):
+            forward, split, fused = (problem.cost(Operation(kind, stage, microbatch)) for kind in ("F", "B", "BW"))
+            begun = forward.change
+            levels = (begun, begun + split.rise, begun + fused.rise, begun + split.change)
+            held[costs_of(Operation("F", stage, microbatch))] = levels
+    unit, exact = _tick([abs(level) for levels in held.values() for level in levels])
 
     def units(level: float) -> int:
         return max(0, round(level / unit) if exact else math.floor(level / unit))
 
-    changes = []
-    for operation in operations:
-        kind, stage, microbatch = operation
-        after_forward, after_backward = map(units, levels[stage, problem.factor(microbatch)])
-        changes.append(
-            {
-                "F": after_forward,
-                "B": after_backward - after_forward,
-                "W": -after_backward,
-                "BW": -after_forward,
-            }[kind]
-        )
+    def memory(operation: Operation) -> tuple[int, int]:
+        begun, split, fused, left = map(units, held[costs_of(operation)])
+        return {
+            "F": (begun, begun),
+            "B": (split - begun, left - begun),
+            "W": (0, -left),
+            "BW": (fused - begun, -begun),
+        }[operation.kind]
+
     rooms = [
         None if math.isinf(cap) else math.floor((cap * (1 + 1e-9) + 1e-12 - static) / unit * (1 + 1e-12) + 1e-9)
         for cap, static in zip(problem.caps, problem.static_memory, strict=True)
     ]
-    return tuple(changes), tuple(rooms)
+    return memory, tuple(rooms)
 
 
 def bits(mask: int) -> Iterator[int]:

@@ -73,8 +73,8 @@ class _Oracle:
             return
         for step in self._steps(ends):
             device = problem.device(parts(step)[0])
-            changes = [problem.memory(operation) for operation in parts(step)]
-            if not problem.within_cap(device, held[device] + sum(c for c in changes if c > 0)) and max(changes) > 0:
+            rise, change = problem.memory(step)
+            if rise > 0 and not problem.within_cap(device, held[device] + rise):
                 continue
             start = list(clocks[device])
             for operation in parts(step):
@@ -91,7 +91,7 @@ class _Oracle:
                 for kind in "BW" if operation.kind == "BW" else operation.kind:
                     after[Operation(kind, operation.stage, operation.microbatch)] = end
             moved = [end if d == device else clock for d, clock in enumerate(clocks)]
-            memory = [value + sum(changes) if d == device else value for d, value in enumerate(held)]
+            memory = [value + change if d == device else value for d, value in enumerate(held)]
             self._explore(after, moved, memory)
 
     def _steps(self, ends: dict[Operation, Times]) -> list[Step]:

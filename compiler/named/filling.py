@@ -66,7 +66,7 @@ class Filling:
             self.waited[device] += start - self.clock[device]
             self.worst = max(self.worst, self.waited[device])
         self.clock[device] = self.ends[operation] = start + self.problem.duration(operation)
-        self.held[device] += self.problem.memory(operation)
+        self.held[device] += self.problem.cost(operation).change
         self.orders[device].append(operation)
         if operation.kind == "F":
             self.forwards[operation.stage] += 1

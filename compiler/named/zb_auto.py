@@ -28,7 +28,7 @@ def _automatic(problem: Problem, name: str, times: int) -> Schedule:
     refuse_fused(problem, name)
     stages = single_stages(problem, name)
     owners = problem.placement.down
-    limit = [times * problem.stages * problem.memories["F"][stages[device]] for device in range(problem.devices)]
+    limit = [times * problem.stages * problem.least["F"][stages[device]].change for device in range(problem.devices)]
     tries = [_simulated(problem, name, limit, owners, *options) for options in product((True, False), repeat=3)]
     return Schedule.of(min(tries, key=lambda one: one.worst).orders, name)
 
@@ -46,10 +46,10 @@ def _simulated(
     first = owners[0]
     for _ in range(1, problem.microbatches):
         for stage in _entering(state, owners, patient):
-            state.make_room(owners[stage], problem.memories["F"][stage])
+            state.make_room(owners[stage], problem.least["F"][stage].change)
             state.fill(state.next("F", stage), within=eager, beyond=True)
         for stage in reversed(range(problem.stages)):
-            state.make_room(owners[stage], problem.memories["B"][stage])
+            state.make_room(owners[stage], problem.least["B"][stage].change)
             if stage == 0 and state.forwards[0] == problem.microbatches:
                 while state.weights[first]:
                     state.weight(first)
@@ -67,9 +67,10 @@ def _warm_up(state: Filling, owners: tuple[int, ...], early: bool) -> None:
     for stage in range(stages):
         state.put(state.next("F", stage))
     extra = [0] * stages
-    returned = state.clock[owners[-1]] + problem.durations["B"][-1]
+    returned = state.clock[owners[-1]] + problem.least["B"][-1].duration
     for stage in reversed(range(stages - 1)):
-        device, duration, memory = owners[stage], problem.durations["F"][stage], problem.memories["F"][stage]
+        device = owners[stage]
+        duration, _, memory = problem.least["F"][stage]
         clock, held = state.clock[device], state.held[device]
         back = returned + problem.transfer(owners[stage + 1], device, stage)
         while 1 + extra[stage] < problem.microbatches and held + memory <= state.limit[device] * (1 + 1e-9):
@@ -77,7 +78,7 @@ def _warm_up(state: Filling, owners: tuple[int, ...], early: bool) -> None:
                 break
             clock, held = clock + duration, held + memory
             extra[stage] += 1
-        returned = max(clock, back) + problem.durations["B"][stage]
+        returned = max(clock, back) + problem.least["B"][stage].duration
     for stage in range(1, stages):
         extra[stage] = max(0, min(extra[stage], extra[stage - 1] - 1))
     for stage in range(stages):
@@ -104,17 +105,17 @@ def _may_skip(state: Filling, owners: tuple[int, ...], stage: int) -> bool:
     device, after, problem = owners[stage], owners[stage + 1], state.problem
     if state.forwards[stage] < state.forwards[stage + 1] + 2:
         return False
-    durations = problem.durations
-    busy = state.clock[after] + durations["F"][stage + 1] + durations["B"][stage + 1]
+    least = problem.least
+    busy = state.clock[after] + least["F"][stage + 1].duration + least["B"][stage + 1].duration
     busy += problem.transfer(device, after, stage)
     if state.clock[device] >= busy:
         return True
-    room = state.held[device] + problem.memories["F"][stage] - state.limit[device]
-    time = state.clock[device] + durations["F"][stage]
+    room = state.held[device] + least["F"][stage].change - state.limit[device]
+    time = state.clock[device] + least["F"][stage].duration
     for weight in state.weights[device]:
         if room <= 0:
             break
-        room += problem.memory(weight)
+        room += problem.cost(weight).change
         time += problem.duration(weight)
     if time <= busy:
         return False

@@ -36,8 +36,10 @@ def zb_v(problem: Problem) -> Schedule:
 
 def _fold(problem: Problem, fill_forwards: bool, fill_backwards: bool, allowed: list[float] | None) -> Filling:
     """One greedy simulation. A micro-batch passes each device in two legs either way."""
-    p, memory = problem.devices, problem.memories["F"]
-    state = Filling(problem, "zb-v", [p * (memory[r] + memory[2 * p - 1 - r]) for r in range(p)], allowed)
+    p, forwards = problem.devices, problem.least["F"]
+    state = Filling(
+        problem, "zb-v", [p * (forwards[r].change + forwards[2 * p - 1 - r].change) for r in range(p)], allowed
+    )
     _warm_up(state)
     for _ in range(2 * problem.microbatches):
         _backward_round(state, fill_backwards)
@@ -64,7 +66,7 @@ def _warm_up(state: Filling) -> None:
     _forward(state, _turn(state, p - 1))
     for device in reversed(range(p - 1)):
         arrival = state.arrival(state.next("F", _turn(state, device))) or 0.0
-        memory, duration = state.problem.memories["F"][device], state.problem.durations["F"][device]
+        duration, _, memory = state.problem.least["F"][device]
         while (
             state.held[device] + memory * (2 + device * 2) <= state.limit[device]
             and state.clock[device] + duration <= arrival
@@ -87,9 +89,9 @@ def _warm_up(state: Filling) -> None:
 
 def _backward_round(state: Filling, eager: bool) -> None:
     """A backward on every device: of the stage it began with where one is due and its gradient there."""
-    changes = state.problem.memories["B"]
+    backwards = state.problem.least["B"]
     for device in range(state.p):
-        state.make_room(device, max(changes[device], changes[_turn(state, device)]))
+        state.make_room(device, max(backwards[device].change, backwards[_turn(state, device)].change))
     returning = [device for device in range(state.p) if _returns(state, device)]
     for device in reversed(returning):
         state.fill(state.next("B", device), within=False, beyond=True)
@@ -119,6 +121,6 @@ def _forward_round(state: Filling, eager: bool) -> None:
             stage = device
         else:
             continue
-        changes = state.problem.memories["F"]
-        state.make_room(device, max(changes[device], changes[far]))
+        entering = state.problem.least["F"]
+        state.make_room(device, max(entering[device].change, entering[far].change))
         state.fill(state.next("F", stage), within=False, beyond=eager)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..operation import Operation, Pair, Step, parts
+from ..operation import KINDS, Operation, Pair, Step, parts
 from ..problem import Problem
 from ..simulation import Timeline
 
@@ -83,7 +83,8 @@ def _channels(colour: str) -> tuple[int, int, int]:
 def legend(problem: Problem, kinds: set[str]) -> list[tuple[str, str]]:
     """(kind, text) for the kinds that occur: what it is, and what it costs."""
     unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
-    costs = {name: f" {_range(times)}{unit}" for name, times in problem.durations.items()}
+    used = [(problem.costs[flag], stage) for stage, line in enumerate(problem.chosen) for flag in set(line)]
+    costs = {name: f" {_range(tuple(table[name][stage].duration for table, stage in used))}{unit}" for name in KINDS}
     costs["pair"] = f" in {_pair_ratio(problem)}the sum of their times"
     return [(name, f"{meaning}{costs[name]}") for name, meaning in MEANINGS.items() if name in kinds]
 

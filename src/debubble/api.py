@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from .compiler.interchange import Judgement, read_schedule, verify_file
 from .compiler.plan import Plan
 from .compiler.profile import Profile
+from .compiler.recomputation import Recompute
 from .request import PlacementLike, as_profile, make_problem
 
 
@@ -23,7 +24,7 @@ def compile(
     backward: str = "any",
     schedule: str = "auto",
     group_size: int | None = None,
-    recompute: str = "none",
+    recompute: Recompute = "none",
     backend: str = "cbc",
     time_limit: float = 30.0,
     seed: int = 0,
@@ -33,9 +34,10 @@ def compile(
 
     `placement` is "linear" (default), "loop", "v", "bidirectional" or the device of each stage; `memory_cap` one
     number or one per device, in the profile's memory units; `objective` "makespan" or "span"; `backward` "any",
-    "split" or "fused"; `schedule` the name of a hand-drawn schedule to take instead of a search; `recompute` "all" for
-    stages that drop their activations and repeat each forward, or "none". The search ends after `time_limit` seconds at
-    the latest and calls `report` with (elapsed seconds, best value, lower bound).
+    "split" or "fused"; `schedule` the name of a hand-drawn schedule to take instead of a search; `recompute` which
+    micro-batches drop their activations and repeat their forward before the backward: "none", "all", or the first so
+    many of those that each stage has in flight (see `debubble.compiler.recomputation`). The search ends
+    after `time_limit` seconds at the latest and calls `report` with (elapsed seconds, best value, lower bound).
 
     Raises InputError when the request cannot be understood, InfeasibleError when no schedule fits the caps,
     InvalidScheduleError when the named one does not.

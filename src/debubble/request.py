@@ -13,7 +13,7 @@ from .compiler.named import PLACEMENTS
 from .compiler.placement import Placement
 from .compiler.problem import Problem
 from .compiler.profile import Profile
-from .compiler.recomputation import recomputed
+from .compiler.recomputation import Recompute
 
 PlacementLike: TypeAlias = str | Sequence[int] | Placement
 """The name of a placement, a list such as "0,1,1,0" or (0, 1, 1, 0), or a `Placement`."""
@@ -101,7 +101,7 @@ def make_problem(
     objective: str = "makespan",
     backward: str = "any",
     schedule: str = "auto",
-    recompute: str = "none",
+    recompute: Recompute = "none",
 ) -> Problem:
     """The problem that a request means. Raises InputError when its parts do not fit each other.
 
@@ -114,12 +114,8 @@ def make_problem(
         costs = divide(costs, placements.linear(devices), where)
     else:
         where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule, stages=stages)
-    if recompute == "all":
-        costs = recomputed(costs)
-    elif recompute != "none":
-        raise InputError(f"unknown recomputation {recompute!r}", hint="all micro-batches are recomputed, or none")
     cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
-    return Problem(costs, where, microbatches, cap, objective, backward)
+    return Problem(costs, where, microbatches, cap, objective, backward, recompute)
 
 
 def as_profile(profile: Profile | str | os.PathLike[str]) -> Profile:

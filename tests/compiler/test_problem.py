@@ -75,7 +75,7 @@ def test_microbatch_factors_scale_costs_and_bytes() -> None:
     profile = Profile(stages=(stage, stage), comm=Link(1.0, 5.0), microbatches=(1.0, 2.0))
     problem = Problem(profile, placement.linear(2), 2)
     assert problem.duration(Operation("F", 0, 1)) == 6
-    assert problem.memory(Operation("F", 0, 1)) == 4
+    assert problem.memory(Operation("F", 0, 1)) == (4, 4)
     assert problem.transfer(0, 1, 0, 0) == 3
     assert problem.transfer(0, 1, 0, 1) == 5
     assert not problem.identical_microbatches

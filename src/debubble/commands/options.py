@@ -56,6 +56,15 @@ class Cap(Numbers):
         return numbers[0] if isinstance(numbers, tuple) and len(numbers) == 1 else numbers
 
 
+class Recomputed(click.ParamType):
+    """A number of micro-batches, or a word that `Problem` knows."""
+
+    name = "none|all|n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 placement_option = click.option(
     "--placement", metavar="|".join(NAMES) + "|0,1,1,0", help="Which device owns each stage (default linear)."
@@ -94,10 +103,10 @@ _PROBLEM: Options = [
     ),
     click.option(
         "--recompute",
+        type=Recomputed(),
         default="none",
         show_default=True,
-        metavar="none|all",
-        help="Count a model whose stages drop their activations and repeat each forward (as with torch's checkpoint).",
+        help="Drop activations and repeat the forward: for all micro-batches, or the first N of those in flight.",
     ),
 ]
 _SEARCH: Options = [
