@@ -1,6 +1,7 @@
 # make demo   compile, show, verify and run: the whole path once
 # make test   the tests
 # make lint   ruff and mypy
+# make docs   the documentation as a site under site/
 # make acceptance   what takes long: tables of quality and scale (kept under benchmarks/results/), damages, faults
 # Each makes .venv first and installs debubble there, with all it needs in the versions of constraints.txt.
 
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find src compiler solver runtime -name '*.py')
 
-.PHONY: demo test lint acceptance
+.PHONY: demo test lint docs acceptance
 
 demo: $(VENV)/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/demo.sh
@@ -21,6 +22,9 @@ lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy -p debubble
+
+docs: $(VENV)/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 acceptance: $(VENV)/installed
 	for table in zero-bubble optima tight v dualpipe; do $(BIN)/python benchmarks/quality.py $$table --save || exit 1; done

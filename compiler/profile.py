@@ -65,7 +65,7 @@ class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything measured about one model cut into stages.
 
-    `comm` is the time of one transfer between two devices: a number, a `Link`, or a matrix [from][to].
+    `comm` is the time of one transfer between two devices: a number, a `Link`, or a matrix `[from][to]`.
     `overlapped_pair` is the duration of an overlapped pair as a ratio to its F + backward (of the forward's stage,
     when a list). `microbatches` holds one factor per micro-batch on every cost: times, memory changes and bytes.
     """
