@@ -43,8 +43,8 @@ def gallery(timelines: dict[str, Timeline]) -> str:
     """One section a schedule: where it is from, what it takes and holds here, and its timeline."""
     parts = [
         "# Gallery\n\nEvery schedule of the field that debubble knows by name, on four devices with eight micro-"
-        "batches. A device's F, B and W of a micro-batch take 1 each, split evenly where it has several stages; transfers "
-        "take no time; memory is counted in stages' activations, held to the end of W. "
+        "batches. A device's F, B and W of a micro-batch take 1 each, split evenly where it has several stages; "
+        "transfers take no time; memory is counted in stages' activations, held to the end of W. "
         "`debubble compile --schedule NAME` makes each for your own costs."
     ]
     for name, timeline in timelines.items():
