@@ -66,12 +66,15 @@ class Ilp:
         self._add_memory()
 
     def order(self, values: dict[str, float]) -> list[int]:
-        """All tasks in an order that agrees with a solution of the model, on every device."""
-        return self.windows.order_by(lambda first, second: values[self.pairs[first, second].name] > 0.5)
+        """All tasks in an order that agrees with a solution of the model, on every device.
+
+        Solvers leave out binaries that no row needs, as between two tasks that take no time: either order will do.
+        """
+        return self.windows.order_by(lambda first, second: values.get(self.pairs[first, second].name, 0.0) > 0.5)
 
     def fusions(self, values: dict[str, float]) -> list[Fusion]:
         """The backwards that a solution fuses."""
-        return [f for f in self.tasks.fusions if values[self.fused[f.backward].name] > 0.5]
+        return [f for f in self.tasks.fusions if values.get(self.fused[f.backward].name, 0.0) > 0.5]
 
     def before(self, first: int, second: int) -> pulp.LpAffineExpression | pulp.LpVariable | int:
         """1 when `first` runs before `second` on their device, else 0."""

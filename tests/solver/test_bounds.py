@@ -6,14 +6,14 @@ import time
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from instances import INSTANCES, Instance
 from oracle import optimum
+from strategies import tiny_problems
 
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate, check
 from debubble.compiler.problem import Problem
-from debubble.compiler.profile import Link, Memory, Profile, Stage
+from debubble.compiler.profile import Profile
 from debubble.solver.bounds import best_bound
 
 NEED_MORE = {
@@ -32,54 +32,6 @@ def linear(p: int, m: int, costs: tuple[float, ...], comm: float, cap: float, ob
         stages=p, forward=f, backward_input=b, backward_weight=w, comm=comm, memory=(2.0, -1.0, -1.0)
     )
     return Problem(profile, placement.linear(p), m, cap, objective, "split")
-
-
-@st.composite
-def tiny_problems(draw: st.DrawFn) -> Problem:
-    """Problems that the oracle can solve: every placement, mode and objective, uneven costs, links and factors."""
-    place, m = draw(
-        st.sampled_from(
-            [
-                (placement.linear(1), 3),
-                (placement.linear(2), 2),
-                (placement.linear(2), 3),
-                (placement.linear(3), 2),
-                (placement.v(2), 2),
-                (placement.loop(2), 2),
-                (placement.bidirectional(2), 2),
-                (placement.bidirectional(2), 3),
-                (placement.explicit((0, 1, 1)), 2),
-                (placement.explicit((1, 0)), 2),
-            ]
-        )
-    )
-    times = st.sampled_from([0.0, 1.0, 2.0, 3.0, 2.5])
-    memories = st.sampled_from([(1, 0, -1), (2, -1, -1), (2, 1, -3), (1, -1, 0)])
-    stages = tuple(
-        Stage(
-            forward=draw(times),
-            backward_input=draw(times),
-            backward_weight=draw(times),
-            backward=draw(st.none() | times),
-            memory=Memory(*map(float, draw(memories))),
-            static_memory=draw(st.sampled_from([0.0, 1.0])),
-            output_bytes=draw(st.sampled_from([0.0, 3.0])),
-        )
-        for _ in range(place.stages)
-    )
-    matrix = tuple(tuple(float(2 * a + b) for b in range(place.devices)) for a in range(place.devices))
-    profile = Profile(
-        stages=stages,
-        comm=draw(st.sampled_from([0.0, 1.0, Link(0.5, 2.0), matrix])),
-        overlapped_pair=draw(st.sampled_from([None, 0.7, 1.2])),
-        microbatches=draw(st.none() | st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=m, max_size=m).map(tuple)),
-    )
-    objective = draw(st.sampled_from(["makespan", "span"]))
-    backward = draw(st.sampled_from(["split", "fused", "any"]))
-    free = Problem(profile, place, m, None, objective, backward)
-    room = draw(st.sampled_from([None, 0.0, 1.0, 2.0]))
-    cap = None if room is None else tuple(least + room for least in free.least_caps)
-    return Problem(profile, place, m, cap, objective, backward)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
