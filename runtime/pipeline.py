@@ -302,6 +302,7 @@ class Pipeline:
                 inputs,
                 differentiable=differentiable,
                 split=(stage, microbatch) in self._split,
+                recompute=self.plan.problem.recomputes(stage, microbatch),
                 target=target,
                 keywords=self._keywords_of(stage, microbatch),
             )

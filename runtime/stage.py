@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from ..compiler.errors import RunError
 from .memory import HeldMemory
@@ -66,11 +67,13 @@ class Stage:
         *,
         differentiable: tuple[bool, ...],
         split: bool,
+        recompute: bool = False,
         target: Tensors | None = None,
         keywords: Mapping[str, Any] | None = None,
     ) -> Tensors:
         """Run the module and return its outputs, detached. `differentiable` says which inputs need gradients,
-        `split` that B and W will follow instead of BW."""
+        `split` that B and W will follow instead of BW, `recompute` that only the inputs are kept until the backward,
+        which runs the module again (and the loss), with the same random numbers."""
         leaves = tuple(
             tensor.detach().requires_grad_() if needed else tensor.detach()
             for tensor, needed in zip(inputs, differentiable, strict=True)
@@ -80,16 +83,24 @@ class Stage:
         splitting = self._splitter.splitting() if split else _AS_EVER
         saving = _AS_EVER if self.memory is None else self.memory.saving(key)
         with splitting, saving:
-            outputs = as_tuple(self.module(*leaves, **(keywords or {})), f"the output of stage {self.number}")
-            if self._loss is not None and target is not None:
-                outputs = (self._loss(unwrapped(outputs), unwrapped(target)),)
-                if outputs[0].ndim:
-                    raise RunError(f"the loss must be a scalar, not a tensor of shape {tuple(outputs[0].shape)}")
+            if recompute and torch.is_grad_enabled():
+                outputs = checkpoint(self._run, leaves, target, keywords, use_reentrant=False)
+            else:
+                outputs = self._run(leaves, target, keywords)
         if torch.is_grad_enabled():
             self._live[microbatch] = _Live(leaves, outputs, split)
             if self.memory is not None:
                 self.memory.hold(key, (*leaves, *outputs))
         return tuple(apart(output.detach(), leaves) for output in outputs)
+
+    def _run(self, inputs: Tensors, target: Tensors | None, keywords: Mapping[str, Any] | None) -> Tensors:
+        """The outputs of the module, or the loss."""
+        outputs = as_tuple(self.module(*inputs, **(keywords or {})), f"the output of stage {self.number}")
+        if self._loss is not None and target is not None:
+            outputs = (self._loss(unwrapped(outputs), unwrapped(target)),)
+            if outputs[0].ndim:
+                raise RunError(f"the loss must be a scalar, not a tensor of shape {tuple(outputs[0].shape)}")
+        return outputs
 
     def backward(self, microbatch: int, gradients: Tensors) -> Tensors:
         """BW: the gradients of the inputs that need one; the parameters' are accumulated."""

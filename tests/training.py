@@ -14,6 +14,7 @@ from debubble.compiler.named import PLACEMENTS, named_schedule
 from debubble.compiler.plan import Plan
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
+from debubble.compiler.recomputation import Recompute
 from debubble.compiler.schedule import Schedule
 from debubble.runtime import Pipeline, Workload
 from debubble.runtime.reference import Reference, gradients, relative_error
@@ -21,20 +22,22 @@ from debubble.runtime.reference import Reference, gradients, relative_error
 WIDTH = 8
 
 
-def problem_of(devices: int, microbatches: int, *, place: str = "linear", backward: str = "any") -> Problem:
+def problem_of(
+    devices: int, microbatches: int, *, place: str = "linear", backward: str = "any", recompute: Recompute = "none"
+) -> Problem:
     """Equal stages that take 10, 11 and 8."""
     where = placement.named(place, devices=devices)
     profile = Profile.uniform(stages=where.stages, forward=10, backward_input=11, backward_weight=8, comm=1)
-    return Problem(profile, where, microbatches, backward=backward)
+    return Problem(profile, where, microbatches, backward=backward, recompute=recompute)
 
 
 def plan_of(problem: Problem, schedule: Schedule) -> Plan:
     return Plan.build(problem, schedule, Certificate(lower_bound=0.0, name="none", proof="solver"))
 
 
-def named_plan(name: str, devices: int, microbatches: int, *, place: str | None = None, backward: str = "any") -> Plan:
-    """The plan of a named schedule, on the placement it was drawn for."""
-    problem = problem_of(devices, microbatches, place=place or PLACEMENTS.get(name, "linear"), backward=backward)
+def named_plan(name: str, devices: int, microbatches: int, *, place: str | None = None, **options: Any) -> Plan:
+    """The plan of a named schedule, on the placement it was drawn for; `options` are those of `problem_of`."""
+    problem = problem_of(devices, microbatches, place=place or PLACEMENTS.get(name, "linear"), **options)
     return plan_of(problem, named_schedule(name, problem))
 
 

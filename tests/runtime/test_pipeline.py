@@ -53,6 +53,29 @@ def test_overlapped_pairs(cluster: Cluster, name: str) -> None:
     assert max(max(errors) for errors in cluster(_named, name, microbatches, torch.float64)) < 1e-10
 
 
+def _recomputed(rank: int, name: str, recompute: str | int) -> tuple[tuple[float, float], int]:
+    """The deviation with dropout, and how many forwards this rank ran."""
+    plan = named_plan(name, 4, 8, recompute=recompute)
+    modules, batch = build(plan, blocks(), rank), blocks().data(0, 8, seed=0)
+    pipeline = Pipeline(plan, modules, blocks().loss, seed=0)
+    pipeline.prepare(*batch)
+    forwards: list[nn.Module] = []
+    for module in modules.values():
+        module.register_forward_pre_hook(lambda module, _: forwards.append(module))
+    pipeline.step(*batch)
+    return deviation(rank, plan, blocks(dropout=0.1)), len(forwards)
+
+
+@pytest.mark.parametrize(("name", "recompute"), [("1f1b", "all"), ("zb-h1", 2), ("interleaved", 2)])
+def test_recomputed_micro_batches(cluster: Cluster, name: str, recompute: str | int) -> None:
+    """Gradients are those of plain autograd, and just the forwards that the plan recomputes run once more."""
+    problem = named_plan(name, 4, 8, recompute=recompute).problem
+    found = cluster(_recomputed, name, recompute)
+    assert max(max(errors) for errors, _ in found) < 1e-10
+    expected = [sum(8 + sum(problem.chosen[s]) for s in stages) for stages in problem.placement.copies]
+    assert [forwards for _, forwards in found] == expected
+
+
 @pytest.mark.parametrize("microbatches", [1, 2, 4])
 @pytest.mark.parametrize("name", ["1f1b", "zb-h1", "interleaved"])
 def test_few_microbatches(cluster: Cluster, name: str, microbatches: int) -> None:
