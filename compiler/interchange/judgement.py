@@ -15,6 +15,7 @@ from ..diagnostic import Diagnostic, Report
 from ..errors import InputError
 from ..placement import Placement
 from ..profile import Profile
+from ..recomputation import Recompute
 from ..simulation import Timeline
 from ..streams import TRANSFERS, verify_streams
 from ..verification import examine
@@ -141,6 +142,7 @@ def verify_file(
     microbatches: int | None = None,
     placement: str | Sequence[int] | Placement | None = None,
     memory_cap: float | Sequence[float] | None = None,
+    recompute: Recompute | None = None,
     transfers: str = "rendezvous",
     forward_only: bool = False,
 ) -> Judgement:
@@ -156,9 +158,9 @@ def verify_file(
         if transfers not in TRANSFERS:
             raise InputError(f"unknown transfers {transfers!r}", hint=f"one of {', '.join(TRANSFERS)}")
         if files.read_bytes(path).lstrip()[:1] == b"{":
-            return _judge_plan(source, profile, microbatches, placement, memory_cap)
+            return _judge_plan(source, profile, microbatches, placement, memory_cap, recompute)
         read = read_schedule(path, dialect=dialect, microbatches=microbatches, placement=placement)
-        return _judge(read, profile, memory_cap, transfers, forward_only)
+        return _judge(read, profile, memory_cap, recompute, transfers, forward_only)
     except InputError as error:
         report = Report()
         hint = f" (hint: {error.hint})" if error.hint else ""
@@ -173,6 +175,7 @@ def _judge(
     read: ReadSchedule,
     profile: Profile | None,
     memory_cap: float | Sequence[float] | None,
+    recompute: Recompute | None,
     transfers: str,
     forward_only: bool,
 ) -> Judgement:
@@ -191,7 +194,7 @@ def _judge(
     if read.understood:
         located.merge(read.findings)
     if read.understood and read.placement is not None:
-        problem = read.problem(profile, memory_cap=memory_cap)
+        problem = read.problem(profile, memory_cap=memory_cap, recompute=recompute or "none")
         no_backward = not forward_only and all(operation.kind == "F" for _, operation in schedule.operations())
         report, execution = examine(problem, schedule, forward_only=forward_only or no_backward)
         if no_backward:
@@ -236,6 +239,7 @@ def _judge_plan(
     microbatches: int | None,
     placement: str | Sequence[int] | Placement | None,
     memory_cap: float | Sequence[float] | None,
+    recompute: Recompute | None,
 ) -> Judgement:
     plan, report = plans.read(source)
     own = plan.problem
@@ -248,6 +252,7 @@ def _judge_plan(
         placement=own.placement if placement is None else placed(placement, own.devices, own.stages),
         microbatches=own.microbatches if microbatches is None else microbatches,
         memory_cap=cap,
+        recompute=own.recompute if recompute is None else recompute,
     )
     found, execution = examine(stated, plan.schedule)
     if stated != own:

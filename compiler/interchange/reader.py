@@ -15,6 +15,7 @@ from ..instruction import Stream
 from ..placement import Placement
 from ..problem import Problem
 from ..profile import Profile
+from ..recomputation import Recompute
 from ..schedule import Schedule
 from . import megatron, printed, text, torch_csv
 from .communication import check_loss_order, check_whole_stages, streams_of
@@ -70,6 +71,7 @@ class ReadSchedule:
         profile: Profile | None = None,
         *,
         memory_cap: float | Sequence[float] | None = None,
+        recompute: Recompute = "none",
     ) -> Problem:
         """The problem that the schedule solves; without a profile every F, B and W takes 1, and memory is 1, 0, -1.
 
@@ -81,7 +83,7 @@ class ReadSchedule:
         if profile is None:
             profile = Profile.uniform(stages=self.placement.stages, forward=1, backward_input=1, backward_weight=1)
         cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
-        return Problem(profile, self.placement, self.microbatches, cap)
+        return Problem(profile, self.placement, self.microbatches, cap, recompute=recompute)
 
     def locate(self, diagnostic: Diagnostic, *, in_streams: bool = False) -> Diagnostic:
         """The same diagnostic in the letters of the file, with the line and column of its operation.

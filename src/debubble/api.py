@@ -74,15 +74,16 @@ def verify(
     microbatches: int | None = None,
     placement: PlacementLike | None = None,
     memory_cap: float | Sequence[float] | None = None,
+    recompute: Recompute | None = None,
     transfers: str = "rendezvous",
     forward_only: bool = False,
 ) -> Judgement:
     """Judge a plan, or a schedule that somebody wrote by hand or exported from another tool.
 
     `dialect` is "auto", "text", "torch" or "torch-legacy". Without a profile every F, B and W takes 1, BW takes 2, and
-    memory is 1, 0, -1; a plan is judged with what it holds. With `transfers` "rendezvous" a send blocks until its
-    receive is posted, with "buffered" it never does. Whatever is wrong with the file is in the judgement; InputError
-    is raised for the profile only.
+    memory is 1, 0, -1; a plan is judged with what it holds. `recompute` is that of `compile`. With `transfers`
+    "rendezvous" a send blocks until its receive is posted, with "buffered" it never does. Whatever is wrong with the
+    file is in the judgement; InputError is raised for the profile only.
     """
     return verify_file(
         path,
@@ -91,6 +92,7 @@ def verify(
         microbatches=microbatches,
         placement=placement,
         memory_cap=memory_cap,
+        recompute=recompute,
         transfers=transfers,
         forward_only=forward_only,
     )
@@ -104,6 +106,7 @@ def lower(
     microbatches: int | None = None,
     placement: PlacementLike | None = None,
     memory_cap: float | Sequence[float] | None = None,
+    recompute: Recompute | None = None,
 ) -> Plan:
     """Make a plan of a schedule file, as it stands: the order on every device is kept, and a lower bound tells how far
     it is from the best.
@@ -114,5 +117,7 @@ def lower(
     from .solver.search import certified
 
     read = read_schedule(path, dialect=dialect, microbatches=microbatches, placement=placement)
-    problem = read.problem(None if profile is None else as_profile(profile), memory_cap=memory_cap)
+    problem = read.problem(
+        None if profile is None else as_profile(profile), memory_cap=memory_cap, recompute=recompute or "none"
+    )
     return certified(problem, read.schedule)

@@ -160,7 +160,17 @@ def test_recomputation_is_counted(debubble: Any) -> None:
     """With --recompute all 1F1B holds one micro-batch's activations, and each backward takes a forward longer."""
     found = debubble(*COSTS, "-m", 8, "--schedule", "1f1b", "--recompute", "all", "--json").json
     assert (found["makespan"], found["peak_memory"]) == (44, [1, 1, 1, 1])
-    assert debubble(*COSTS, "-m", 8, "--recompute", "2").status == 2
+    assert debubble(*COSTS, "-m", 8, "--recompute", "some").status == 2
+
+
+def test_some_micro_batches_are_recomputed(debubble: Any) -> None:
+    """With --recompute N the first N in flight are: more memory than with all of them, and no more time."""
+    some, everything = (
+        debubble(*COSTS, "-m", 8, "--schedule", "1f1b", "--recompute", n, "--json").json for n in (2, "all")
+    )
+    assert (some["recompute"], everything["recompute"]) == (2, "all")
+    assert some["peak_memory"] == [3, 2, 1, 1]
+    assert some["makespan"] < everything["makespan"]
 
 
 def test_a_small_group_is_shown_against_the_usual_one(debubble: Any) -> None:

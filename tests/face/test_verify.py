@@ -53,6 +53,15 @@ def test_the_json_keys(debubble: Any, tmp_path: Path) -> None:
     assert result.json["valid"] is True
 
 
+def test_recomputation_is_judged_and_kept_in_the_plan(debubble: Any, tmp_path: Path) -> None:
+    """Every BW takes a forward longer; the plan made of the schedule says so, and is judged so."""
+    file, plan = _file(tmp_path, GOOD), str(tmp_path / "plan.json")
+    found = debubble("verify", file, "--recompute", "all", "--json").json
+    assert (found["makespan"], found["peak_memory"]) == (16, [1, 1, 1])
+    assert debubble("lower", file, "--recompute", "all", "-o", plan, "--json").json["recompute"] == "all"
+    assert debubble("verify", plan, "--json").json["makespan"] == 16
+
+
 def test_inverted_warm_up_with_one_microbatch_is_valid(debubble: Any, tmp_path: Path) -> None:
     """With one micro-batch there is no warm-up to be wrong: four forwards of 1 and four backwards of 2."""
     found = debubble("verify", _file(tmp_path, _inverted(1)), "--json")

@@ -73,6 +73,17 @@ cap_option = click.option(
     "--memory-cap", type=Cap(), help="The most memory a device may hold: one number, or one per device."
 )
 
+
+def recompute_option(default: str | None) -> Callable[[Command], Command]:
+    """Which micro-batches are recomputed; None leaves it to the plan at hand."""
+    return click.option(
+        "--recompute",
+        type=Recomputed(),
+        default=default,
+        help="Drop activations and repeat the forward: of all micro-batches, or the first N in flight (default none).",
+    )
+
+
 _PROBLEM: Options = [
     click.argument("profiles", metavar="[PROFILE.json]", nargs=-1),
     click.option("--devices", type=int, help="Number of devices."),
@@ -101,13 +112,7 @@ _PROBLEM: Options = [
         show_default=True,
         help="B and W apart, as one operation, or as the search likes.",
     ),
-    click.option(
-        "--recompute",
-        type=Recomputed(),
-        default="none",
-        show_default=True,
-        help="Drop activations and repeat the forward: for all micro-batches, or the first N of those in flight.",
-    ),
+    recompute_option("none"),
 ]
 _SEARCH: Options = [
     click.option("--backend", type=click.Choice(["cbc", "highs", "cp-sat"]), default="cbc", show_default=True),
@@ -123,6 +128,7 @@ _SCHEDULE_FILE: Options = [
     click.option("-m", "--microbatches", type=int, help="How many micro-batches the file must have."),
     placement_option,
     cap_option,
+    recompute_option(None),
 ]
 
 
