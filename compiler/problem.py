@@ -104,6 +104,17 @@ class Problem:
         same = factors is None or len(set(factors)) == 1
         return same and all(len(set(line)) == 1 for line in self.chosen)
 
+    @cached_property
+    def pair_ratios(self) -> tuple[float, ...]:
+        """By stage of the forward, the duration of an overlapped pair in units of its parts'."""
+        ratio = self.profile.overlapped_pair
+        return ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,) * self.stages
+
+    @property
+    def pairs_pay(self) -> bool:
+        """True when some overlapped pair takes less time than its parts."""
+        return min(self.pair_ratios) < 1
+
     def with_objective(self, objective: str) -> Problem:
         return replace(self, objective=objective)
 
@@ -129,10 +140,7 @@ class Problem:
     def duration(self, step: Step) -> float:
         """The time a step takes; a pair takes its ratio of F + backward, default 1."""
         if isinstance(step, Pair):
-            ratio = self.profile.overlapped_pair
-            if isinstance(ratio, tuple):
-                ratio = ratio[step.forward.stage]
-            return (1.0 if ratio is None else ratio) * (self.duration(step.forward) + self.duration(step.backward))
+            return self.pair_ratios[step.forward.stage] * (self.duration(step.forward) + self.duration(step.backward))
         return self.cost(step).duration
 
     def memory(self, step: Step) -> tuple[float, float]:

@@ -124,7 +124,7 @@ def likely_plans(model: Model) -> Iterator[Plan]:
     none = (0.0,) * (2 * chunks)
     room = min(2.0, roominess(model))
     forms = backward_forms(model)
-    pairing = (False,) if model.problem.profile.overlapped_pair is None else (True, False)
+    pairing = (True, False) if model.problem.pairs_pay else (False,)
     for ahead, extra, patience, filler in sorted(LIKELY, key=lambda numbers: abs(numbers[0] - room)):
         for fused in forms[:2]:
             for pairs in pairing:
@@ -140,7 +140,7 @@ def backward_forms(model: Model) -> list[frozenset[int]]:
     stages = model.problem.profile.stages
     saving = frozenset(s for s in everything if stages[s].fused < stages[s].backward_input + stages[s].backward_weight)
     forms = [saving, everything, frozenset()] if saving else [saving, everything]
-    return forms if saving or model.problem.profile.overlapped_pair is not None else [saving]
+    return forms if saving or model.problem.pairs_pay else [saving]
 
 
 def roominess(model: Model) -> float:
@@ -159,7 +159,7 @@ def mutate(model: Model, plan: Plan, chance: random.Random) -> Plan:
     """A plan with one to three choices changed."""
     if chance.random() < 0.1:
         plan = replace(plan, fused=chance.choice(backward_forms(model)))
-    if chance.random() < 0.1 and model.problem.profile.overlapped_pair is not None:
+    if chance.random() < 0.1 and model.problem.pairs_pay:
         plan = replace(plan, pairs=not plan.pairs)
     if chance.random() < 0.1 and not model.identical:
         plan = replace(plan, entry=chance.choice(ENTRIES))

@@ -210,6 +210,7 @@ class _Run:
             rule.pairs
             and not filler
             and min(forward, backward) >= 0
+            and model.problem.pair_ratios[model.lane[forward] % model.stages] < 1
             and model.batch[forward] != model.batch[backward]
             and model.change[backward] <= 0
             and room.held + model.rise[forward] + model.rise[backward] <= room.cap

@@ -64,10 +64,10 @@ class Model:
         self._link()
 
     def _link(self) -> None:
-        """`source[x]`: the operation of the lane before that x waits for (-1: none); `lag[x]`: the transfer from it.
+        """`source[x]`: the operation that x waits for (-1: none), a W for its B; `lag[x]`: the transfer from it.
 
-        `target[x]`: the one operation that waits for x, as an F or a B. What waits on its own device for another
-        operation of its own lane comes later in any order; it is no link, but for the turn from F to B.
+        `target[x]`: the one F or B that waits for x. That a B comes after the F of its own stage follows from the other
+        links, so it is none itself, but for the turn from F to B.
         """
         problem, size, depth, stages = self.problem, self.size, self.depth, self.stages
         self.source = [-1] * (4 * size)
@@ -89,6 +89,7 @@ class Model:
                     self._join(size + here + depth, size + here, back)
                 else:
                     self._join(here, size + here, 0.0)
+                self.source[2 * size + here] = size + here
                 self.source[3 * size + here] = self.source[size + here]
                 self.lag[3 * size + here] = self.lag[size + here]
                 self.target[3 * size + here] = self.target[size + here]
@@ -170,10 +171,9 @@ class Model:
         if step < self.pairs:
             return self.duration[step]
         forward, backward = self.parts(step)
-        ratio = self.problem.profile.overlapped_pair
-        if isinstance(ratio, tuple):
-            ratio = ratio[forward // self.depth % self.stages]
-        return (1.0 if ratio is None else ratio) * (self.duration[forward] + self.duration[backward])
+        return self.problem.pair_ratios[forward // self.depth % self.stages] * (
+            self.duration[forward] + self.duration[backward]
+        )
 
     def number(self, operation: Operation) -> int:
         """The number of an operation."""

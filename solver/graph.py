@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
+from collections.abc import Iterable
 from itertools import accumulate
+from typing import NamedTuple
 
 from .evaluation import Model, Orders
 
@@ -12,55 +13,102 @@ Links = tuple[tuple[int, float], ...]
 """(node, time from the end of the one to the start of the other)."""
 
 
+class Move(NamedTuple):
+    """On a device, `window` takes the place of the nodes from index `low` to before `high`.
+
+    They are a permutation of those, or `steps` are formed of what the `former` were.
+    """
+
+    device: int
+    low: int
+    high: int
+    window: list[int]
+    steps: tuple[int, ...] = ()
+    former: tuple[int, ...] = ()
+
+
 class Graph:
     """Orders as a disjunctive graph (Balas 1969): nodes are steps, arcs are dependencies and each device's order.
 
-    `ends[x]` is the earliest end of node x; `tails[x]` the longest way from its end to the objective, so that
-    ends + tails is the length of the longest path through it.
+    A node has the number of the first F, B or W in its step; the numbers of what else is in it are nobody's, until
+    `form` takes the step apart. `ends[x]` is the earliest end of node x; `tails[x]` the longest way from its end to the
+    objective, so that ends + tails is the length of the longest path through it.
     """
 
     def __init__(self, model: Model, orders: Orders) -> None:
         self.model = model
-        self.steps = [step for order in orders for step in order]
-        node = {part: x for x, step in enumerate(self.steps) for part in model.parts(step)}
-        number = iter(range(len(self.steps)))
-        self.orders: Orders = [[next(number) for _ in order] for order in orders]
-        self.length = [model.length(step) for step in self.steps]
-        self.rise = [sum(model.rise[part] for part in model.parts(step)) for step in self.steps]
+        nodes = 3 * model.size
+        self.steps = [-1] * nodes
+        self.node = list(range(nodes))
+        """The node in which each F, B and W runs; a BW goes by its B."""
+        self.length = [0.0] * nodes
+        self.rise = [0.0] * nodes
         """What a node takes at its start."""
-        self.net = [sum(model.change[part] for part in model.parts(step)) for step in self.steps]
-        self.device = [d for d, order in enumerate(orders) for _ in order]
-        self.letter = [step // model.depth if step < model.pairs else -1 - x for x, step in enumerate(self.steps)]
-        """Steps of one letter differ in their micro-batch only."""
-        size = model.size
-        self.weights = [step < model.pairs and 2 * size <= step < 3 * size for step in self.steps]
-        needs: list[list[tuple[int, float]]] = [[] for _ in self.steps]
-        feeds: list[list[tuple[int, float]]] = [[] for _ in self.steps]
-        for x, step in enumerate(self.steps):
-            for part in model.parts(step):
-                source, lag = model.source[part], model.lag[part]
-                if self.weights[x]:
-                    source = part - size
-                if source >= 0:
-                    y = node[source] if source in node else node[source + 2 * size]
-                    needs[x].append((y, lag))
-                    feeds[y].append((x, lag))
-        self.needs: list[Links] = [tuple(links) for links in needs]
-        self.feeds: list[Links] = [tuple(links) for links in feeds]
-        self.before = [-1] * len(self.steps)
-        self.after = [-1] * len(self.steps)
+        self.net = [0.0] * nodes
+        self.letters: list[frozenset[int]] = [frozenset()] * nodes
+        """Steps that share a letter differ there in their micro-batch only, or in whether they are fused."""
+        self._alphabet: dict[frozenset[int], frozenset[int]] = {}
+        self.needs: list[Links] = [()] * nodes
+        self.feeds: list[Links] = [()] * nodes
+        self.device = [model.owner[lane] for _ in range(3) for lane in range(model.lanes) for _ in range(model.depth)]
+        self.orders: Orders = [[self._hold(step) for step in order] for order in orders]
+        for order in self.orders:
+            for x in order:
+                self._link(x)
+        self.before = [-1] * nodes
+        self.after = [-1] * nodes
         """The neighbours of each node on its device; -1 where there is none."""
         self.held: list[list[float]] = []
         """By device and index, the memory held before the node there starts."""
         for d in range(len(orders)):
             self._chain(d, 0, len(self.orders[d]))
             self.held.append(self._memory(d))
-        self.ends = [0.0] * len(self.steps)
-        self.tails = [0.0] * len(self.steps)
+        self.ends = [0.0] * nodes
+        self.tails = [0.0] * nodes
         self.offsets = [0.0] * len(orders)
         """By device, the time from which the objective counts: its first start for span, 0 for makespan."""
         self._time_all()
         self.value = self._objective()
+
+    def _hold(self, step: int) -> int:
+        """Let a step be the node of all that is in it."""
+        model = self.model
+        parts = model.parts(step)
+        results = [model.result[part] for part in parts]
+        x = results[0]
+        for result in results:
+            self.node[result] = x
+        self.steps[x] = step
+        self.length[x] = model.length(step)
+        self.rise[x] = sum(model.rise[part] for part in parts)
+        self.net[x] = sum(model.change[part] for part in parts)
+        letters = frozenset(result // model.depth for result in results)
+        self.letters[x] = self._alphabet.setdefault(letters, letters)
+        return x
+
+    def _link(self, x: int) -> None:
+        """Note what a node waits for and what waits for it."""
+        model, node, size = self.model, self.node, self.model.size
+        needs: list[tuple[int, float]] = []
+        feeds: list[tuple[int, float]] = []
+        for part in model.parts(self.steps[x]):
+            source, target = model.source[part], model.target[part]
+            if source >= 0:
+                needs.append((node[source], model.lag[part]))
+            if target >= 0:
+                feeds.append((node[target], model.lag[target]))
+            if size <= part < 2 * size:
+                feeds.append((part + size, 0.0))
+        self.needs[x], self.feeds[x] = tuple(needs), tuple(feeds)
+
+    def form(self, steps: Iterable[int]) -> None:
+        """Let these steps do what others did, on the same device; the orders and times are left to `put`."""
+        nodes = [self._hold(step) for step in steps]
+        for x in nodes:
+            self._link(x)
+        for x in nodes:
+            for y, _ in (*self.needs[x], *self.feeds[x]):
+                self._link(y)
 
     def _chain(self, device: int, low: int, high: int) -> None:
         """Note the neighbours of the nodes from index low to high."""
@@ -83,7 +131,7 @@ class Graph:
     def _time_all(self) -> None:
         """Ends and tails of all nodes, in a topological order."""
         left = [len(needs) + (x >= 0) for needs, x in zip(self.needs, self.before, strict=True)]
-        sequence = [x for x, count in enumerate(left) if count == 0]
+        sequence = [x for order in self.orders for x in order if left[x] == 0]
         for x in sequence:
             self.ends[x] = self._end(x)
             for y in (*(y for y, _ in self.feeds[x]), self.after[x]):
@@ -124,26 +172,20 @@ class Graph:
     def _objective(self) -> float:
         return max(self.ends[order[-1]] - offset for order, offset in zip(self.orders, self.offsets, strict=True))
 
-    def put(self, device: int, low: int, window: list[int], limit: float = math.inf) -> bool:
-        """Put a permutation of the nodes from index `low` on in their place, unless the objective then exceeds `limit`.
+    def put(self, device: int, low: int, high: int, window: list[int]) -> None:
+        """Let nodes take the place of others: a permutation of them, or what was formed from them.
 
         Only the ends and tails that change are computed anew.
         """
-        old = self.orders[device][low : low + len(window)]
-        self._put(device, low, window)
-        if self.value > limit:
-            self._put(device, low, old)
-            return False
-        return True
-
-    def _put(self, device: int, low: int, window: list[int]) -> None:
         order = self.orders[device]
-        high = low + len(window)
+        formed = window if len(window) != high - low else ()
         order[low:high] = window
+        high = low + len(window)
         self._chain(device, low, high)
         self.held[device] = self._memory(device)
         ends, tails = self.ends, self.tails
         queue = deque(order[low : high + 1])
+        queue.extend(y for x in formed for y, _ in self.feeds[x])
         while queue:
             x = queue.popleft()
             end = self._end(x)
@@ -155,6 +197,7 @@ class Graph:
         offsets = self.offsets
         self._set_offsets()
         queue.extend(reversed(order[max(0, low - 1) : high]))
+        queue.extend(y for x in formed for y, _ in self.needs[x])
         if offsets != self.offsets:
             queue.extend(row[-1] for row in self.orders)
         while queue:
@@ -174,7 +217,7 @@ class Graph:
         so the one would have to end no later than the other. Between identical micro-batches of one stage nothing
         would change.
         """
-        if self.letter[first] == self.letter[second] and self.model.identical:
+        if self.model.identical and not self.letters[first].isdisjoint(self.letters[second]):
             return False
         ends = self.ends
         for x, _ in self.feeds[first]:
@@ -186,8 +229,8 @@ class Graph:
                     return False
         return True
 
-    def estimate(self, device: int, low: int, window: list[int]) -> float:
-        """The longest path through the nodes of `window` in place of as many from index `low` on.
+    def estimate(self, device: int, low: int, high: int, window: list[int]) -> float:
+        """The longest path through the nodes of `window` in place of those from index `low` to before `high`.
 
         Exact as long as no input of the window depends on the window by way of other devices.
         """
@@ -202,7 +245,6 @@ class Graph:
                     now = arrival
             now += length[x]
             fresh[x] = now
-        high = low + len(window)
         behind = tails[order[high]] + length[order[high]] if high < len(order) else -self.offsets[device]
         longest = 0.0
         new_tails: dict[int, float] = {}

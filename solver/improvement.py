@@ -14,7 +14,8 @@ from collections.abc import Callable
 from ..compiler.problem import Problem
 from ..compiler.schedule import Schedule
 from .evaluation import Model
-from .graph import Graph
+from .forms import Forms
+from .graph import Graph, Move
 
 TRIALS = 60_000
 """Moves tried in one annealing."""
@@ -23,9 +24,8 @@ ANNEALINGS = ((0.5, 0.8), (1.0, 0.8), (2.0, 0.5), (6.0, 0.5)) * 3
 a node to the edge of its block. Those alone shorten the path, the others find ways around caps."""
 REACH = 12
 """How far ahead weight gradients are looked for to make room."""
-
-Move = tuple[int, int, list[int]]
-"""(device, index, nodes): the nodes take the places from the index on."""
+FORMING = 0.2
+"""The share of moves that form other steps, where there are any."""
 
 
 def improve(
@@ -46,7 +46,8 @@ def improve(
     graph = Graph(model, model.orders(schedule))
     best, found = graph.value, schedule
     chance = random.Random(seed)
-    unit = math.fsum(graph.length) / len(graph.length)
+    forms = Forms(model)
+    unit = math.fsum(graph.length) / sum(map(len, graph.orders))
     goal = target + 1e-9 * abs(target)
     for heat, to_edge in ANNEALINGS:
         blocks = graph.blocks()
@@ -54,10 +55,11 @@ def improve(
             if best <= goal or (number % 64 == 0 and time.monotonic() >= deadline):
                 return found
             limit = graph.value - heat * unit * (1 - number / TRIALS) ** 2 * math.log(1 - chance.random())
-            move = _move(graph, chance.choice(blocks), to_edge, chance)
-            if move is None or graph.estimate(*move) > limit:
-                continue
-            if not graph.put(*move, limit):
+            block = chance.choice(blocks)
+            move = forms.move(graph, block, chance) if forms.any and chance.random() < FORMING else None
+            if move is None:
+                move = _shift(graph, block, to_edge, chance)
+            if move is None or not _make(graph, move, limit):
                 continue
             blocks = graph.blocks()
             if graph.value < best * (1 - 1e-12):
@@ -68,7 +70,24 @@ def improve(
     return found
 
 
-def _move(graph: Graph, block: tuple[int, int, int], to_edge: float, chance: random.Random) -> Move | None:
+def _make(graph: Graph, move: Move, limit: float) -> bool:
+    """Make a move, with what it takes to keep the cap, unless the objective then exceeds `limit`."""
+    graph.form(move.steps)
+    fitting = _fitting(graph, move)
+    if fitting is not None and graph.estimate(*fitting) <= limit:
+        device, low, high, window = fitting
+        replaced = graph.orders[device][low:high]
+        graph.put(device, low, high, window)
+        if graph.value <= limit:
+            return True
+        graph.form(move.former)
+        graph.put(device, low, low + len(window), replaced)
+    else:
+        graph.form(move.former)
+    return False
+
+
+def _shift(graph: Graph, block: tuple[int, int, int], to_edge: float, chance: random.Random) -> Move | None:
     """A random move of one node of a block, to its edge or by a few places; None where it cannot be made."""
     device, first, last = block
     if chance.random() < to_edge:
@@ -87,15 +106,16 @@ def _move(graph: Graph, block: tuple[int, int, int], to_edge: float, chance: ran
     else:
         crossed = order[j:i]
         window = [x, *crossed] if all(graph.crossable(y, x) for y in crossed) else None
-    return None if window is None else _fitting(graph, device, min(i, j), window)
+    return None if window is None else Move(device, min(i, j), max(i, j) + 1, window)
 
 
-def _fitting(graph: Graph, device: int, low: int, window: list[int]) -> Move | None:
+def _fitting(graph: Graph, move: Move) -> tuple[int, int, int, list[int]] | None:
     """Pull weight gradients forward until the window keeps the cap; None where those nearby do not suffice."""
+    device, low, high, window = move[:4]
     order, cap = graph.orders[device], graph.model.tolerances[device]
     held = graph.held[device][low]
-    line = window + order[low + len(window) : low + len(window) + REACH]
-    count = len(window)
+    line = window + order[high : high + REACH]
+    count, weights = len(window), 2 * graph.model.size
     pulled: set[int] = set()
     placed: list[int] = []
     for index, x in enumerate(line):
@@ -107,7 +127,7 @@ def _fitting(graph: Graph, device: int, low: int, window: list[int]) -> Move | N
             waiting = set(line[index:]) - pulled
             for place in range(index + 1, len(line)):
                 weight = line[place]
-                if graph.weights[weight] and weight not in pulled and graph.needs[weight][0][0] not in waiting:
+                if weight >= weights and weight not in pulled and graph.needs[weight][0][0] not in waiting:
                     break
             else:
                 return None
@@ -117,4 +137,4 @@ def _fitting(graph: Graph, device: int, low: int, window: list[int]) -> Move | N
             count = max(count, place + 1)
         placed.append(x)
         held += graph.net[x]
-    return device, low, placed
+    return device, low, high + count - len(window), placed

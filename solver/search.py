@@ -180,7 +180,7 @@ class _Run:
 
     def exact(self, backend: str) -> None:
         """Let an exact back end look for better schedules, or refute that there are any."""
-        if self.proved or self.operations > EXACT_OPERATIONS:
+        if self.proved or self.operations > EXACT_OPERATIONS or self.problem.pairs_pay:  # exact models have no pairs
             return
         with self.solver_may_be_missing():
             result = solve_exact(
@@ -200,7 +200,7 @@ class _Run:
 
     def neighbourhoods(self, backend: str, seed: int, share: float) -> None:
         """Let an exact back end improve one part of the schedule after the other."""
-        if self.proved or self.warnings or self.operations > NEIGHBOURHOOD_OPERATIONS:
+        if self.proved or self.warnings or self.operations > NEIGHBOURHOOD_OPERATIONS or self.problem.pairs_pay:
             return
         with self.solver_may_be_missing():
             improve_by_neighbourhoods(

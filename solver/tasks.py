@@ -270,13 +270,11 @@ def tasks(problem: Problem) -> Tasks:
             turns = problem.placement.goes_up(microbatch, m) != problem.placement.goes_up(microbatch + 1, m)
             if after is not None and not turns and not (kind == "W" and ways[stage] == "either"):
                 arcs.append((index[operation], after, durations[index[operation]]))
-    ratios = problem.profile.overlapped_pair
-    pairs_pay = ratios is not None and min(ratios if isinstance(ratios, tuple) else (ratios,)) < 1
     return Tasks(
         problem=problem,
         tick=tick,
         exact=exact,
-        covers=not pairs_pay,
+        covers=not problem.pairs_pay,
         operations=tuple(operations),
         devices=tuple(map(problem.device, operations)),
         durations=tuple(durations),
