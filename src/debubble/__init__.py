@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .compiler.profile import Link, Memory, Profile, Stage
     from .compiler.schedule import Schedule
     from .compiler.simulation import Timeline
+    from .explanation import Explanation, explain, robust
 
     __version__: str
 
@@ -43,6 +44,7 @@ __all__ = [
     "CertificateError",
     "DebubbleError",
     "Diagnostic",
+    "Explanation",
     "InfeasibleError",
     "InputError",
     "InvalidScheduleError",
@@ -61,7 +63,9 @@ __all__ = [
     "Timeline",
     "__version__",
     "compile",
+    "explain",
     "lower",
+    "robust",
     "verify",
 ]
 
@@ -85,6 +89,7 @@ _HOMES = {
     "compiler.profile": ("Link", "Memory", "Profile", "Stage"),
     "compiler.schedule": ("Schedule",),
     "compiler.simulation": ("Timeline",),
+    "explanation": ("Explanation", "explain", "robust"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
