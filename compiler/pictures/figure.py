@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 FORMATS = ("svg", "png")
 MAX_STEPS = 20_000
 """Timelines of more steps are refused: no figure could show them."""
+NAMED_LINES = 8
+"""With more devices, only the first and the last line of the memory curves are named."""
 _INCHES = 10.0
 _POINTS = 72.0
 _SMALLEST = 4.0
@@ -110,7 +112,7 @@ def _draw_legend(figure: Figure, timeline: Timeline) -> None:
         else:
             handles.append(Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[kind]))
             names.append(f"{kind}  {text}")
-    handles.append(Line2D([], [], color="#595959", lw=1, marker=">", markersize=3))
+    handles.append(Line2D([], [], lw=0))  # transfers are not drawn
     names.append(style.transfer_text(problem))
     if style.has_chunks(problem):
         shades = (style.lighter("#333333", share) for share in (0.0, style.SECOND_STAGE))
@@ -129,14 +131,16 @@ def _draw_legend(figure: Figure, timeline: Timeline) -> None:
 
 def _draw_memory(axes: Axes, timeline: Timeline) -> None:
     """What every device holds over time, and the caps."""
+    from matplotlib import colormaps
+
     problem = timeline.problem
     begin = min((starts[0] for starts in timeline.starts if starts), default=0.0)
-    shades = [style.lighter("#333333", 0.75 * d / max(1, problem.devices - 1)) for d in range(problem.devices)]
-    for device, shade in enumerate(shades):
+    shades = colormaps["viridis"].resampled(problem.devices + 1)  # the lightest is too light for a line
+    for device in range(problem.devices):
         moments = _moments(timeline, device)
         times, held = zip(*moments, (begin + timeline.makespan, moments[-1][1]), strict=True)
-        name = f"device {device}" if device in (0, problem.devices - 1) else None
-        axes.step([time - begin for time in times], held, where="post", color=shade, lw=1, label=name)
+        name = f"device {device}" if problem.devices <= NAMED_LINES or device in (0, problem.devices - 1) else None
+        axes.step([time - begin for time in times], held, where="post", color=shades(device), lw=1, label=name)
     for cap in sorted({cap for cap in problem.caps if not math.isinf(cap)}):
         axes.axhline(cap, color="#d55e00", lw=1, ls="--", label="cap" if cap == min(problem.caps) else None)
     memory_unit = f" ({problem.profile.memory_unit})" if problem.profile.memory_unit else ""
@@ -145,7 +149,7 @@ def _draw_memory(axes: Axes, timeline: Timeline) -> None:
     axes.set_ylim(bottom=0)
     axes.locator_params(axis="y", nbins=4, steps=[1, 2, 5, 10])
     axes.legend(
-        ncols=3,
+        ncols=NAMED_LINES + 1,
         frameon=False,
         fontsize=7,
         handlelength=1.5,
