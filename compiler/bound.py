@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from itertools import accumulate
 
 from .operation import KINDS
 from .problem import Problem
@@ -43,7 +44,7 @@ def load(problem: Problem, device: int) -> float:
     scales = iter(_factor_sums(problem))
     heads: list[Fraction] = []
     work, best = Fraction(0), Fraction(0)
-    for slot, m in zip(relaxation.slots, relaxation.microbatches, strict=True):
+    for slot, m, shortest in zip(relaxation.slots, relaxation.microbatches, relaxation.shortest, strict=True):
         if slot.previous < 0:
             # Work grows with the factors of the micro-batches; heads, tails and convoys are those of the least factor.
             extent = next(scales)
@@ -52,9 +53,9 @@ def load(problem: Problem, device: int) -> float:
             heads.append(first)
         lag = max((offset for offset, _ in slot.convoys), default=0)
         spread = max((offset + (m - 1) * rate for offset, rate in slot.convoys), default=0)
-        begin = max(last + lag, first + spread, first + lag + (m - 1) * slot.share)
+        begin = max(last + lag, first + spread, first + lag + (m - 1) * shortest)
         reached += extent * slot.share
-        first, last = first + lag + slot.share, max(begin + slot.share, reached)
+        first, last = first + lag + shortest, max(begin + shortest, reached)
         best = max(best, begin + slot.whole, last + slot.tails[-1])
         work += extent * slot.whole
     return prepared(problem)[0].time(max(best, min(heads) + work))
@@ -89,34 +90,57 @@ def memory(problem: Problem, device: int) -> float:
 
 
 def turnaround(problem: Problem, device: int) -> float:
-    """What a device with one stage must idle until its first gradient returns, and again before its last one.
+    """What a device must idle until its first gradient returns, and again before the schedule can end.
 
-    Before its first B it can only run the K forwards that its memory has room for beside the rise of a backward: its
-    first B starts at T = head + F + lag, with all but K forwards still to do. When its last forward ends, memory has
-    room for at most some gradients a still to come (one of them its own) and some weight gradients c still to do,
-    a * M_F + c * (M_F + M_B) <= cap - static memory, so until the last B starts it can fill at most
-    (a - 1) * (B + W) + c * W of the lag. For m > K the two do not overlap:
-    value >= T + m * (F + B + W) - K * F + max(0, lag - fill).
+    Before its first B, at time T at the earliest, it can only run the K forwards that its memory has room for beside
+    the rise of a backward. When its last forward ends, with a tail still to come, memory has room for at most some
+    gradients a still to come (one of them its own) and some weight gradients c still to do,
+    a * M_F + c * (M_F + M_B) <= cap - static memory, so at most a * (B + W) + c * W is left to do.
+    While not all forwards fit at once, the two do not overlap:
+    value >= max(head, T - K * F) + all work + max(0, tail - (a * (B + W) + c * W)).
+
+    Of several stages on the device, the least memory of any counts, and the most work that so many can have.
     """
     relaxation = relax(problem, (device,))
-    if len(relaxation.slots) != 2:
-        return 0.0
-    forward, backward = relaxation.slots
-    m, space = relaxation.microbatches[0], relaxation.rooms[0]
-    taken, left = relaxation.changes[0], relaxation.changes[0] + relaxation.changes[1]
-    lag = max((offset for offset, _ in backward.convoys), default=0)
-    fits = _fitting(space - min(move.rise for move in relaxation.moves if 1 in move.slots), taken, m)
+    slots, counts, changes, space = relaxation.slots, relaxation.microbatches, relaxation.changes, relaxation.rooms[0]
+    lags = [max((offset for offset, _ in slot.convoys), default=0) for slot in slots]
+    firsts = [i for i, slot in enumerate(slots) if slot.previous < 0]
+    heads, returns, tails, taken, left = [], [], [], [], []
+    for first, end in zip(firsts, [*firsts[1:], len(slots)], strict=True):
+        turn = (first + end) // 2
+        heads.append(slots[first].heads[0] if slots[first].heads else 0)
+        returns.append(heads[-1] + sum(slots[i].share + lags[i + 1] for i in range(first, turn)))
+        back = sum(lags[i] + slots[i].share for i in range(turn, end)) + slots[end - 1].weight
+        tails.append(max(back, slots[turn - 1].tails[-1]))
+        taken += [changes[i] for i in range(first, turn)]
+        left += [changes[i] + changes[first + end - 1 - i] for i in range(first, turn)]
+    total = sum(m for slot, m in zip(slots, counts, strict=True) if slot.kind == "F")
+    rise = min(move.rise for move in relaxation.moves if any(slots[i].kind == "B" for i in move.slots))
+    fits = _fitting(space - rise, min(taken), total)
     if fits < 1:
         return 0.0
-    value = (forward.heads[0] if forward.heads else 0) + forward.share + lag
-    value += m * (forward.share + backward.whole) - fits * forward.share
-    if fits < m:
-        fill = 0
-        for coming in range(1, fits + 1):
-            pending = _fitting(space - coming * taken, left, m - coming)
-            fill = max(fill, (coming - 1) * backward.whole + pending * backward.weight)
-        value += max(0, lag - fill)
+    forwards, backwards, weights = (
+        _most([(work, m) for work, m, slot in zip(works, counts, slots, strict=True) if slot.kind == kind])
+        for kind, works in (
+            ("F", [slot.share for slot in slots]),
+            ("B", [slot.whole for slot in slots]),
+            ("B", [slot.weight for slot in slots]),
+        )
+    )
+    value = max(min(heads), min(returns) - forwards[fits]) + forwards[-1] + backwards[-1]
+    if fits < total:
+        fill = max(
+            backwards[coming] + weights[_fitting(space - coming * min(taken), min(left), total - coming)]
+            for coming in range(1, fits + 1)
+        )
+        value += max(0, min(tails) - fill)
     return prepared(problem)[0].time(value)
+
+
+def _most(works: Iterable[tuple[int, int]]) -> list[int]:
+    """For every number of things, the most work that so many can have; `works` are (work of one, how many such)."""
+    each = sorted((work for work, count in works for _ in range(count)), reverse=True)
+    return list(accumulate(each, initial=0))
 
 
 def _fitting(space: float, each: float, most: int) -> int:
@@ -138,11 +162,9 @@ def _factor_sums(problem: Problem) -> list[Fraction]:
 def work(problem: Problem, device: int) -> float:
     """All that one device computes, each micro-batch with its own factor, in the quickest way that is allowed:
 
-    sum over its stages of factor x min(r (F + B) + W, r (F + BW)), r the least ratio of an overlapped pair or 1.
+    sum over its stages of factor x min(r (F + B) + W, r (F + BW)), r the least ratio of a pair on the device or 1.
     """
-    ratio = problem.profile.overlapped_pair
-    ratios = ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,)
-    r = min(1.0, *ratios)
+    r = min(1.0, *(problem.pair_ratios[stage] for stage in problem.placement.copies[device]))
     placement, m, total = problem.placement, problem.microbatches, 0.0
     for up, owners in ((False, placement.down), (True, placement.up or ())):
         travelling = [j for j in range(m) if placement.goes_up(j, m) == up]

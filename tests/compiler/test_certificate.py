@@ -60,6 +60,19 @@ def test_raised_bounds_are_refused(problem: Problem, factor: float) -> None:
         check(problem, certificate(claim, found.name, found.witness))
 
 
+@pytest.mark.parametrize(
+    ("cap", "objective", "value"),
+    [(32, "span", 519.5), (32, "makespan", 523.5), (20, "span", 606.5), (20, "makespan", 606.5)],
+)
+def test_turnaround_where_a_v_turns(cap: float, objective: str, value: float) -> None:
+    """The formula knows a device with two stages, and what has to follow on others (values of an exact search)."""
+    profile = Profile.uniform(
+        stages=16, forward=5, backward_input=5.5, backward_weight=4, comm=1, memory=(2.0, -1.0, -1.0)
+    )
+    problem = Problem(profile, placement.v(8), 16, cap, objective, "split")
+    assert check(problem, certificate(value, "turnaround", {"device": 7})) == value
+
+
 def test_another_device_does_not_prove_it() -> None:
     """A witness with the device changed proves less, and is refused."""
     with pytest.raises(CertificateError):
