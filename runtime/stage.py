@@ -131,7 +131,7 @@ class Stage:
         """W: what B left."""
         live = self._live.pop(microbatch)
         if live.deferral is not None:
-            live.deferral.accumulate()
+            self._splitter.accumulate(live.deferral)
         elif live.gradients is not None:
             self._differentiate(live, live.gradients)
         self._release(microbatch)

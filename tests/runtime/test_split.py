@@ -386,6 +386,16 @@ def test_hooks_of_parameters_run_once_with_the_gradient() -> None:
     assert seen == [f"gradient {(WIDTH, WIDTH)}", "accumulated"]
 
 
+def test_hooks_on_the_accumulating_node_run_once() -> None:
+    """The older way to be told of a gradient, which keeps the node that accumulates it, works too."""
+    module, x = Plain(), torch.randn(4, WIDTH, dtype=torch.float64)
+    seen: list[tuple[int, ...]] = []
+    node = torch.autograd.graph.get_gradient_edge(module.second.weight).node
+    node.register_prehook(lambda gradients: seen.append(tuple(gradients[0].shape)))
+    _split(module, x, [torch.ones_like(x)])
+    assert seen == [(WIDTH, WIDTH)]
+
+
 def test_autocast() -> None:
     """Under autocast the products are taken in the lower precision, as by autograd."""
     torch.manual_seed(0)
