@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ..compiler.named.classic import naive
 from ..compiler.problem import Problem
@@ -20,11 +21,17 @@ from ..compiler.schedule import Schedule
 from .dispatch import Rule, dispatch
 from .evaluation import Model, Orders
 
+UNLIKE_TRIALS = 5000
+"""The most trials where micro-batches differ, so that the order in which they enter matters; else a fifth of that."""
 SURVIVORS = 6
 """Plans that are mutated further."""
-ENTRIES = ("given", "longest-first", "shortest-first", "longest-inside")
+REENTRY = 0.6
+"""How often a mutation changes the order in which micro-batches that differ enter."""
 AS_FILLER = 1e3
 """A weight gradient planned this many periods late gives way to everything else."""
+
+Entry: TypeAlias = tuple[tuple[int, ...], ...]
+"""By direction, the ranks of the micro-batches in the order in which they enter."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,8 @@ class Plan:
     period: float = 1.0
     patience: float = math.inf
     filler: float = 0.0
-    entry: str = "given"
-    """The order in which micro-batches enter, one of `ENTRIES`."""
+    entry: Entry = ()
+    """Empty where micro-batches enter in their own order."""
     fused: frozenset[int] = frozenset()
     pairs: bool = False
 
@@ -79,7 +86,7 @@ def _trials(model: Model, chance: random.Random) -> Iterator[tuple[Orders, float
     """
     ranked: dict[float, Plan] = {}
     likely = list(likely_plans(model))
-    trials = len(likely) + min(1000, 800_000 // model.total)
+    trials = len(likely) + min(1000 if model.identical else UNLIKE_TRIALS, 800_000 // model.total)
     for number in range(trials):
         if number < len(likely):
             plan = likely[number]
@@ -161,8 +168,8 @@ def mutate(model: Model, plan: Plan, chance: random.Random) -> Plan:
         plan = replace(plan, fused=chance.choice(backward_forms(model)))
     if chance.random() < 0.1 and model.problem.pairs_pay:
         plan = replace(plan, pairs=not plan.pairs)
-    if chance.random() < 0.1 and not model.identical:
-        plan = replace(plan, entry=chance.choice(ENTRIES))
+    if chance.random() < REENTRY and not model.identical:
+        plan = replace(plan, entry=_reentered(model, plan.entry or _entry(model), chance))
     for _ in range(chance.choice((1, 1, 2, 3))):
         pick = chance.randrange(10)
         if pick <= 1:
@@ -210,18 +217,26 @@ def period(model: Model, fused: frozenset[int]) -> float:
     return max(sum(work(lane % model.stages) for lane in lanes) for lanes in model.lanes_of)
 
 
-def entries(model: Model, entry: str) -> list[list[int]]:
-    """The ranks of each direction in the order in which they enter."""
+def _entry(model: Model) -> Entry:
+    """The micro-batches of each direction in their own order."""
+    return tuple(tuple(range(count)) for count in model.counts)
+
+
+def _reentered(model: Model, entry: Entry, chance: random.Random) -> Entry:
+    """One micro-batch of each direction at another place; or all by their factors: falling, rising, or both in turn."""
+    way = chance.choice(("one",) * 5 + ("falling", "rising", "both"))
     orders = []
-    for direction, count in enumerate(model.counts):
-        factors = [model.problem.factor(direction * model.depth + rank) for rank in range(count)]
-        ranks = sorted(range(count), key=lambda rank: factors[rank], reverse=entry == "longest-first")
-        if entry == "given":
-            ranks = list(range(count))
-        elif entry == "longest-inside":
-            ranks = ranks[::2] + ranks[1::2][::-1]
-        orders.append(ranks)
-    return orders
+    for direction, ranks in enumerate(entry):
+        factors = [model.problem.factor(direction * model.depth + rank) for rank in range(len(ranks))]
+        line = list(ranks)
+        if way == "one":
+            line.insert(chance.randrange(len(line)), line.pop(chance.randrange(len(line))))
+        else:
+            line.sort(key=factors.__getitem__, reverse=way == "falling")
+        if way == "both":
+            line = line[::2] + line[1::2][::-1]
+        orders.append(tuple(line))
+    return tuple(orders)
 
 
 def rule(model: Model, plan: Plan) -> Rule:
@@ -255,7 +270,7 @@ def rule(model: Model, plan: Plan) -> Rule:
         for stage in range(stages):
             many = plan.ahead[stage * chunks // stages] * scale * trips[stage] + plan.extra
             ahead[base + stage] = max(1, math.ceil(many - 1e-9))
-    order = entries(model, plan.entry)
+    order = plan.entry or _entry(model)
     delays = []
     for direction, ranks in enumerate(order):
         delay, delayed = 0.0, [0.0] * depth

@@ -7,6 +7,7 @@ import math
 import pytest
 from capped import capped, linear
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from debubble.compiler import placement
 from debubble.compiler.problem import Problem
@@ -127,3 +128,13 @@ def test_cheap_overlapped_pairs_are_used() -> None:
     problem = Problem(profile, placement.linear(1), 4, 2)
     schedule = list(construct(problem, seed=0))[-1]
     assert simulate(problem, schedule).value < 24
+
+
+@pytest.mark.parametrize("factors", [(1.0, 1.0, 1.0, 4.0), (1.0, 4.0, 1.0, 1.0), (4.0, 1.0, 1.0, 1.0)])
+def test_micro_batches_enter_in_the_best_order(factors: tuple[float, ...]) -> None:
+    """However they are numbered, the optimum of the best order is found: here the longest comes last (exact search)."""
+    profile = Profile.uniform(stages=3, forward=1, backward_input=1, backward_weight=1)
+    problem = Problem(replace(profile, microbatches=factors), placement.linear(3), 4, backward="split")
+    schedule = list(construct(problem, seed=0))[-1]
+    assert simulate(problem, schedule).value == 31
+    assert next(iter(schedule.orders[0])).microbatch != factors.index(4.0)
