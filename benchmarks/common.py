@@ -19,6 +19,8 @@ from debubble.compiler.profile import Memory, Profile, Stage
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 INSTANCES = importlib.import_module("instances").INSTANCES
 """Small problems with proven optima: the table that the tests use."""
+cost_set = importlib.import_module("overlaps").cost_set
+"""Random costs with overlapped pairs that save time: the sets that the tests use."""
 
 RESULTS = Path(__file__).parent / "results"
 

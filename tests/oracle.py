@@ -32,20 +32,16 @@ class _Oracle:
         self.origins = problem.devices if self.span else 1
         self.best = float("inf")
         self.seen: set[object] = set()
-        ratios = problem.profile.overlapped_pair
-        self.pairs = ratios is not None and min(ratios if isinstance(ratios, tuple) else (ratios,)) < 1
+        self.ratio = min(1.0, *problem.pair_ratios)
+        """No F, B or BW takes less than this share of its duration, even in a pair."""
         self.work = {
             (s, j): min(self._backward_work(s, j)) for s in range(problem.stages) for j in range(problem.microbatches)
         }
 
     def _backward_work(self, stage: int, microbatch: int) -> list[float]:
-        duration, allowed = self.problem.duration, self.problem.backward
-        whole = []
-        if allowed != "fused":
-            whole.append(sum(duration(Operation(kind, stage, microbatch)) for kind in "BW"))
-        if allowed != "split":
-            whole.append(duration(Operation("BW", stage, microbatch)))
-        return whole
+        b, w, bw = (self.problem.duration(Operation(kind, stage, microbatch)) for kind in ("B", "W", "BW"))
+        ways = {"split": [self.ratio * b + w], "fused": [self.ratio * bw]}
+        return ways.get(self.problem.backward) or ways["split"] + ways["fused"]
 
     def run(self) -> float | None:
         problem = self.problem
@@ -69,7 +65,7 @@ class _Oracle:
         if len(ends) == 3 * problem.stages * problem.microbatches:
             self.best = min(self.best, self._value(clocks))
             return
-        if not self.pairs and self._hopeless(ends, clocks):
+        if self._hopeless(ends, clocks):
             return
         for step in self._steps(ends):
             device = problem.device(parts(step)[0])
@@ -107,7 +103,7 @@ class _Oracle:
                     if allowed and made not in ends and all(n in ends for n in _needs(operation, problem.stages)):
                         single.append(operation)
         steps: list[Step] = list(single)
-        if self.pairs:
+        if self.ratio < 1:
             for forward, backward in permutations(single, 2):
                 if (
                     forward.kind == "F"
@@ -126,7 +122,7 @@ class _Oracle:
             for microbatch in range(problem.microbatches):
                 forward, back, weight = (Operation(kind, stage, microbatch) for kind in "FBW")
                 device = problem.device(forward)
-                left[device] += 0.0 if forward in ends else problem.duration(forward)
+                left[device] += 0.0 if forward in ends else self.ratio * problem.duration(forward)
                 if back not in ends:
                     left[device] += self.work[stage, microbatch]
                 elif weight not in ends:

@@ -87,6 +87,7 @@ def tiny_problems(draw: st.DrawFn) -> Problem:
         )
     )
     times = st.sampled_from([0.0, 1.0, 2.0, 3.0, 2.5])
+    ratios = st.sampled_from([0.3, 0.5, 0.9, 1.2])
     memories = st.sampled_from([(1, 0, -1), (2, -1, -1), (2, 1, -3), (1, -1, 0)])
     stages = tuple(
         Stage(
@@ -105,7 +106,7 @@ def tiny_problems(draw: st.DrawFn) -> Problem:
         stages=stages,
         comm=draw(st.sampled_from([0.0, 1.0, Link(0.5, 2.0), matrix])),
         memory_unit="B",
-        overlapped_pair=draw(st.sampled_from([None, 0.7, 1.2])),
+        overlapped_pair=draw(st.sampled_from([None, 0.7, 1.2]) | st.tuples(*[ratios] * place.stages)),
         microbatches=draw(st.none() | st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=m, max_size=m).map(tuple)),
     )
     free = Problem(
