@@ -110,7 +110,7 @@ def turnaround(problem: Problem, device: int) -> float:
         turn = (first + end) // 2
         heads.append(slots[first].heads[0] if slots[first].heads else 0)
         returns.append(heads[-1] + sum(slots[i].share + lags[i + 1] for i in range(first, turn)))
-        back = sum(lags[i] + slots[i].share for i in range(turn, end)) + slots[end - 1].weight
+        back = sum(lags[turn:end]) + sum(slot.share for slot in slots[turn : end - 1]) + slots[end - 1].whole
         tails.append(max(back, slots[turn - 1].tails[-1]))
         taken += [changes[i] for i in range(first, turn)]
         left += [changes[i] + changes[first + end - 1 - i] for i in range(first, turn)]
