@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import torch
@@ -33,8 +34,11 @@ from .transport import Transport
 Keywords: TypeAlias = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
 """Keyword inputs of the stages: the same for all, or made for each (stage, micro-batch)."""
 
-Program: TypeAlias = Sequence[tuple[int, Callable[[Any], None], Instruction]]
-"""Instructions, with their numbers in the stream and what executes them."""
+Program: TypeAlias = Sequence[tuple[int, Callable[[Any], None], Any]]
+"""By instruction, its number in the stream, and a function with its argument that executes it."""
+
+
+_AS_EVER = contextlib.nullcontext()
 
 
 class Pipeline:
@@ -98,18 +102,18 @@ class Pipeline:
         self.steps = 0
         """Steps taken. Set it when training resumes: with the seed it decides the random numbers of the next step."""
         self._progress: Progress = [0, OUTSIDE] if progress is None else progress
-        execute: dict[type[Instruction], Callable[[Any], None]] = {
-            Compute: self._compute,
-            Send: self._send,
-            Receive: self._receive,
-            Wait: self._wait,
-            Reduce: self._reduce,
+        self._operations: dict[str, Callable[[Operation], None]] = {
+            "F": self._forward,
+            "B": self._backward_input,
+            "W": self._backward_weight,
+            "BW": self._backward,
         }
         stream = plan.streams[self.rank]
-        self._program = [(number, execute[type(i)], i) for number, i in enumerate(stream)]
-        self._forwards = [(number, execute[type(i)], i) for number, i in forward_only(stream)]
+        self._program = self._bound(enumerate(stream))
+        self._forwards = self._bound(forward_only(stream))
         executed = [operation for i in stream if isinstance(i, Compute) for operation in parts(i.step)]
         self._split = {(stage, microbatch) for kind, stage, microbatch in executed if kind == "B"}
+        self._installed = [self._stages[stage] for stage in sorted({stage for stage, _ in self._split} & set(stages))]
         self._forms: dict[tuple[int, int], Forms] = {}
         self._buffers: dict[Operation, Tensors] = {}
         self._values: dict[Operation, Tensors] = {}
@@ -140,7 +144,7 @@ class Pipeline:
         self._begin(inputs, targets, weights, keywords)
         self._copies.begin()
         with contextlib.ExitStack() as stack:
-            for stage in self._stages.values():
+            for stage in self._installed:
                 stack.enter_context(stage.installed())
             loss = self._execute(self._program, update)
         self.steps += 1
@@ -194,12 +198,12 @@ class Pipeline:
         progress = self._progress
         progress[0] = self.steps
         try:
-            for number, execute, instruction in program:
+            for number, execute, argument in program:
                 progress[1] = number
                 if self.events is None:
-                    execute(instruction)
+                    execute(argument)
                 else:
-                    self._record(number, execute, instruction)
+                    self._record(number, execute, argument)
             progress[1] = len(self._program)
             if torch.is_grad_enabled():
                 self._copies.finish()
@@ -212,11 +216,11 @@ class Pipeline:
         progress[1] = OUTSIDE
         return loss
 
-    def _record(self, number: int, execute: Callable[[Any], None], instruction: Instruction) -> None:
+    def _record(self, number: int, execute: Callable[[Any], None], argument: Any) -> None:
         """Execute one instruction and note when it began and ended; on a GPU, when its work did."""
         assert self.events is not None
         start = time.monotonic()
-        execute(instruction)
+        execute(argument)
         if self.transport.device.type == "cuda":
             torch.cuda.synchronize(self.transport.device)
         self.events.append((number, start, time.monotonic()))
@@ -276,46 +280,73 @@ class Pipeline:
     def _keywords_of(self, stage: int, microbatch: int) -> Mapping[str, Any]:
         return self._keywords(stage, microbatch) if callable(self._keywords) else self._keywords
 
-    def _compute(self, instruction: Compute) -> None:
-        for operation in parts(instruction.step):
-            kind, stage, microbatch = operation
-            if kind == "F":
-                self._run_forward(stage, microbatch)
-            elif kind == "W":
-                self._stages[stage].backward_weight(microbatch)
-            else:
-                run = self._stages[stage].backward if kind == "BW" else self._stages[stage].backward_input
-                self._values[Operation("B", stage, microbatch)] = run(microbatch, self._gradients(stage, microbatch))
+    def _bound(self, instructions: Iterable[tuple[int, Instruction]]) -> Program:
+        """What executes each instruction, looked up once.
 
-    def _run_forward(self, stage: int, microbatch: int) -> None:
+        The sends of a group start before its receives: with gloo a send that finds its receive posted is written at
+        once by the calling thread, under a lock on which gloo's own thread spins meanwhile.
+        """
+        execute: dict[type[Instruction], Callable[[Any], None]] = {
+            Compute: self._compute,
+            Send: self._send,
+            Receive: self._receive,
+            Wait: self._wait,
+            Reduce: self._reduce,
+        }
+        program: list[tuple[int, Callable[[Any], None], Any]] = []
+        for group, members in groupby(instructions, key=lambda numbered: getattr(numbered[1], "group", None)):
+            for number, instruction in members if group is None else sorted(members, key=_receives):
+                if isinstance(instruction, Compute) and isinstance(instruction.step, Operation):
+                    program.append((number, self._operations[instruction.step.kind], instruction.step))
+                else:
+                    program.append((number, execute[type(instruction)], instruction))
+        return program
+
+    def _compute(self, instruction: Compute) -> None:
+        """Both operations of a pair, one after the other."""
+        for operation in parts(instruction.step):
+            self._operations[operation.kind](operation)
+
+    def _forward(self, operation: Operation) -> None:
+        _, stage, microbatch = operation
         if stage > 0:
             inputs = self._values.pop(Operation("F", stage - 1, microbatch))
-            differentiable = tuple(form.differentiable for form in self._forms[stage - 1, microbatch])
+            differentiable = tuple([form.differentiable for form in self._forms[stage - 1, microbatch]])
         else:
             assert self._inputs is not None  # _begin made sure
             inputs = self._inputs[microbatch]
             differentiable = (False,) * len(inputs)
         target = self._targets[microbatch] if stage == self._last and self._targets is not None else None
-        with self._random(stage, microbatch):
+        with _AS_EVER if self._seed is None else self._random(self._seed, stage, microbatch):
             outputs = self._stages[stage].forward(
                 microbatch,
                 inputs,
                 differentiable=differentiable,
                 split=(stage, microbatch) in self._split,
-                recompute=self.plan.problem.recomputes(stage, microbatch),
                 target=target,
                 keywords=self._keywords_of(stage, microbatch),
+                recompute=self.plan.problem.recomputes(stage, microbatch),
             )
         if target is None:
             _check_forms(outputs, self._forms[stage, microbatch])
-            self._values[Operation("F", stage, microbatch)] = outputs
+            self._values[operation] = outputs
         else:
             self.losses[microbatch] = outputs[0]
 
-    def _random(self, stage: int, microbatch: int) -> contextlib.AbstractContextManager[None]:
-        if self._seed is None:
-            return contextlib.nullcontext()
-        return seeded(self._seed, self.steps, stage, microbatch, self.transport.device)
+    def _backward(self, operation: Operation) -> None:
+        _, stage, microbatch = operation
+        found = self._stages[stage].backward(microbatch, self._gradients(stage, microbatch))
+        self._values[Operation("B", stage, microbatch)] = found
+
+    def _backward_input(self, operation: Operation) -> None:
+        _, stage, microbatch = operation
+        self._values[operation] = self._stages[stage].backward_input(microbatch, self._gradients(stage, microbatch))
+
+    def _backward_weight(self, operation: Operation) -> None:
+        self._stages[operation.stage].backward_weight(operation.microbatch)
+
+    def _random(self, seed: int, stage: int, microbatch: int) -> contextlib.AbstractContextManager[None]:
+        return seeded(seed, self.steps, stage, microbatch, self.transport.device)
 
     def _gradients(self, stage: int, microbatch: int) -> Tensors:
         """The gradients of the outputs of a stage: what came back, or the weight of the loss."""
@@ -362,6 +393,10 @@ def forward_only(stream: Stream) -> Iterator[tuple[int, Instruction]]:
                     yield number, Compute(operation)
         elif isinstance(instruction, Send | Receive | Wait) and instruction.value.kind == "F":
             yield number, instruction
+
+
+def _receives(numbered: tuple[int, Instruction]) -> bool:
+    return isinstance(numbered[1], Receive)
 
 
 def _device(modules: Any) -> torch.device:

@@ -44,11 +44,11 @@ def test_no_step_is_faster_than_planned(emulated: tuple[Plan, RunResult]) -> Non
 
 
 def test_every_step_is_recorded(emulated: tuple[Plan, RunResult]) -> None:
-    """The trace holds every instruction of every rank, in its order."""
+    """The trace holds every instruction of every rank once."""
     plan, result = emulated
     assert result.trace is not None
     for stream, events in zip(plan.streams, result.trace.events, strict=True):
-        assert [number for number, _, _ in events] == list(range(len(stream)))
+        assert sorted(number for number, _, _ in events) == list(range(len(stream)))
 
 
 def test_no_operation_is_faster_than_planned(emulated: tuple[Plan, RunResult]) -> None:
