@@ -19,7 +19,7 @@ from .operation import KINDS, Operation, Pair, Step, parts
 from .problem import Problem
 from .schedule import Schedule
 from .simulation import Execution, execute, inputs
-from .table import NUMBER, Rows, Table
+from .table import NUMBER, Rows, Table, needs
 
 _MOST_NAMES = 12
 _MOST_VISITS = 1_000_000
@@ -221,17 +221,10 @@ def _check_complete(
 
 
 def _dependencies(problem: Problem, table: Table, places: _Places, in_range: Rows) -> Iterator[tuple[Rows, Rows]]:
-    """Rows and the rows they need, -1 where nothing makes it, rule by rule (see `simulation.inputs`)."""
-    forward, gradients = places.rows["F"], places.gradients
-    is_forward, is_weight = table.kind == NUMBER["F"], table.kind == NUMBER["W"]
-    is_backward = in_range & ~is_forward & ~is_weight
-    for selected, made, offset in (
-        (in_range & is_forward & (table.stage > 0), forward, -1),
-        (is_backward, forward, 0),
-        (is_backward & (table.stage < problem.stages - 1), gradients, 1),
-        (in_range & is_weight, gradients, 0),
-    ):
-        rows = np.flatnonzero(selected)
+    """Rows and the rows they need, -1 where nothing makes it, rule by rule."""
+    for rows, gradient, offset in needs(table.kind, table.stage, problem.stages):
+        rows = rows[in_range[rows]]
+        made = places.gradients if gradient else places.rows["F"]
         yield rows, made[table.stage[rows] + offset, table.microbatch[rows]]
 
 
@@ -241,8 +234,8 @@ def _check_local_order(
     """On its own device, an operation comes after what it needs. Returns the values that come too late."""
     early: list[Rows] = []
     late: list[Rows] = []
-    for rows, needs in _dependencies(problem, table, places, in_range):
-        row, need = rows[needs >= 0], needs[needs >= 0]
+    for rows, made in _dependencies(problem, table, places, in_range):
+        row, need = rows[made >= 0], made[made >= 0]
         bad = (table.device[row] == table.device[need]) & (table.index[need] >= table.index[row])
         early.append(row[bad])
         late.append(need[bad])
