@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from .errors import InputError
+from .places import Places, steps
 
 MAX_BYTES = 512 * 2**20
 """Files larger than this are refused before they are read."""
@@ -72,7 +73,7 @@ def read_json(path: str | os.PathLike[str], kind: type[T], format: str) -> T:
     except msgspec.ValidationError as error:
         message = str(error)
         hint = f'the file must begin with {{"format": "{format}", ...}}' if "`format`" in message else None
-        raise InputError(message, code="bad-key", source=name, hint=hint) from None
+        raise InputError(message, code="bad-key", source=name, hint=hint, **_place(message, content)) from None
     except msgspec.DecodeError as error:
         raise _malformed(str(error), content, name) from None
     except RecursionError:
@@ -80,6 +81,13 @@ def read_json(path: str | os.PathLike[str], kind: type[T], format: str) -> T:
     except InputError as error:
         error.source = error.source or name
         raise
+
+
+def _place(message: str, content: bytes) -> dict[str, int]:
+    """The place that a message of msgspec is about: `... unknown field `x` - at `$.stages[2]``."""
+    path = re.search(r"at `\$(.*)`$", message)
+    unknown = re.search(r"unknown field `(\w+)`", message)
+    return Places(content.decode).of(*steps(path[1] if path else ""), *([unknown[1]] if unknown else []))
 
 
 def _malformed(message: str, content: bytes, name: str) -> InputError:

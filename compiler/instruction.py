@@ -14,8 +14,8 @@ group, which the transport starts as one call.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from .operation import Operation, Step, parse_step
 
@@ -79,39 +79,66 @@ Instruction: TypeAlias = Compute | Send | Receive | Wait | Reduce
 Stream: TypeAlias = tuple[Instruction, ...]
 """What one device executes, in order."""
 
-_COMMUNICATION = re.compile(
-    r"(?P<verb>send|recv|wait|reduce) (?:(?P<stage>\d{1,9})(?:(?P<kind>[FB])(?P<microbatch>\d{1,9}))?)"
-    r"(?: (?P<way>[<>])(?P<peer>\d{1,9}))?(?: \[(?P<slot>\d{1,9})\])?(?: ~(?P<group>\d{1,9}))?",
-    re.ASCII,
-)
-_FORMS = {  # verb: which of (value, way, slot) it takes
-    "send": (True, ">", False),
-    "recv": (True, "<", True),
-    "wait": (True, None, False),
-    "reduce": (False, ">", False),
-}
+_REDUCE = re.compile(r"reduce (\d{1,9}) >(\d{1,9})", re.ASCII)
+_OTHER_END = re.compile(r"([<>])(\d{1,9})(?: \[(\d{1,9})\])?(?: ~(\d{1,9}))?", re.ASCII)
+_Meaning = TypeVar("_Meaning")
+
+
+class _Memo(dict[str, _Meaning]):
+    """What words mean: each is read when it first occurs."""
+
+    def __init__(self, read: Callable[[str], _Meaning]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, word: str) -> _Meaning:
+        meaning = self[word] = self._read(word)
+        return meaning
+
+
+class Reader:
+    """Reads the texts of one plan: each name is read once, and stands for one object wherever it occurs."""
+
+    def __init__(self) -> None:
+        self._steps = _Memo(parse_step)
+        self._other_ends = _Memo(_other_end)
+
+    def step(self, text: str) -> Step:
+        """Read one step. Raises ValueError when the text is anything else."""
+        return self._steps[text]
+
+    def instruction(self, text: str) -> Instruction:
+        """Read one instruction. Raises ValueError when the text is anything else."""
+        verb, *words = text.split(" ", 2)
+        if not words:
+            return Compute(self._steps[verb])
+        if verb == "reduce" and (match := _REDUCE.fullmatch(text)):
+            return Reduce(int(match[1]), int(match[2]))
+        if verb in ("send", "recv", "wait"):
+            value = self._steps[words[0]]
+            if isinstance(value, Operation) and value.kind in ("F", "B"):
+                way, peer, slot, group = self._other_ends[words[1]] if len(words) > 1 else ("", 0, None, None)
+                if verb == "wait" and not way:
+                    return Wait(value)
+                if verb == "send" and way == ">" and slot is None:
+                    return Send(value, peer, group)
+                if verb == "recv" and way == "<" and slot is not None:
+                    return Receive(value, peer, slot, group)
+        raise ValueError(f"{text!r} is not an instruction")
+
+
+def _other_end(text: str) -> tuple[str, int, int | None, int | None]:
+    """The way, the peer, the slot and the group of a transfer."""
+    match = _OTHER_END.fullmatch(text)
+    if match is None:
+        return "?", 0, None, None
+    way, peer, slot, group = match.groups()
+    return way, int(peer), None if slot is None else int(slot), None if group is None else int(group)
 
 
 def parse(text: str) -> Instruction:
     """Read one instruction. Raises ValueError when the text is anything else."""
-    if " " not in text:
-        return Compute(parse_step(text))
-    match = _COMMUNICATION.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not an instruction")
-    verb, peer, group = match["verb"], match["peer"], match["group"]
-    form = (match["kind"] is not None, match["way"], match["slot"] is not None)
-    if form != _FORMS[verb] or (group is not None and verb not in ("send", "recv")):
-        raise ValueError(f"{text!r} is not a {verb} instruction")
-    if verb == "reduce":
-        return Reduce(int(match["stage"]), int(peer))
-    value = Operation(match["kind"], int(match["stage"]), int(match["microbatch"]))
-    number = None if group is None else int(group)
-    if verb == "send":
-        return Send(value, int(peer), number)
-    if verb == "recv":
-        return Receive(value, int(peer), int(match["slot"]), number)
-    return Wait(value)
+    return Reader().instruction(text)
 
 
 def grouped(stream: Stream) -> Iterator[tuple[Instruction, ...]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,50 +16,18 @@ from . import files
 from .certificate import Certificate, check
 from .diagnostic import Report
 from .errors import CertificateError, InputError, InvalidScheduleError
-from .instruction import Compute, Stream, parse
+from .instruction import Compute, Stream
 from .lowering import lower
-from .operation import Pair, parse_step
-from .placement import Placement
+from .operation import Pair
+from .planfile import PlanFile, PlanPlaces, located
 from .problem import Problem
-from .profile import Profile
-from .recomputation import Recompute
 from .schedule import Schedule
 from .simulation import Timeline, simulate
 from .streams import verify_streams
-from .verification import require_valid, verify
-
-FORMAT = "debubble.plan/1"
+from .verification import examine, require_valid
 
 CHECK_SECONDS = 120.0
 """The most time that checking the certificate of a file may take."""
-
-
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The JSON form of a plan. Steps and instructions are written as text: `2F0`, `send 2F0 >3`."""
-
-    format: str = FORMAT
-    tool: str
-    profile: Profile
-    placement: Placement
-    microbatches: int
-    memory_cap: tuple[float | None, ...]
-    objective: str
-    backward: str
-    recompute: Recompute | msgspec.UnsetType = msgspec.UNSET  # left out where nothing is recomputed
-    method: str
-    orders: tuple[str, ...]
-    streams: tuple[tuple[str, ...], ...]
-    makespan: float
-    span: float
-    peak_memory: tuple[float, ...]
-    certificate: Certificate
-    warnings: tuple[str, ...] = ()
-    digest: str = ""
-
-    def sealed(self) -> _File:
-        """The same file, as it reads back, with the digest over all of its other content."""
-        bare = msgspec.json.decode(msgspec.json.encode(msgspec.structs.replace(self, digest="")), type=_File)
-        return msgspec.structs.replace(bare, digest=hashlib.sha256(msgspec.json.encode(bare)).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -160,9 +127,9 @@ class Plan:
 
         return notebook.draw(str(self), self.timeline)
 
-    def _file(self) -> _File:
+    def _file(self) -> PlanFile:
         problem, timeline = self.problem, self.timeline
-        return _File(
+        return PlanFile(
             tool=f"debubble {version('debubble')}",
             profile=problem.profile,
             placement=problem.placement,
@@ -188,9 +155,7 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, one line per stream."""
-        encoded = msgspec.json.decode(msgspec.json.encode(self._file()))
-        lines = [f"  {_json(key)}: {_top_level(value)}" for key, value in encoded.items()]
-        files.write(path, "{\n" + ",\n".join(lines) + "\n}\n")
+        files.write(path, self._file().text())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
@@ -198,82 +163,93 @@ class Plan:
 
         Raises InputError when the file cannot be understood, InvalidScheduleError when what it holds is not safe.
         """
-        plan, report = read(path, certified=False)
-        if not report.valid:
-            raise InvalidScheduleError(report)
-        return plan
+        reading = read(path, certified=False)
+        if not reading.report.valid:
+            raise InvalidScheduleError(reading.report)
+        return reading.plan
 
 
-def read(path: str | os.PathLike[str], *, certified: bool = True) -> tuple[Plan, Report]:
-    """Read a plan file with everything that is wrong with it, and check its bound unless `certified` is False.
+class Reading(NamedTuple):
+    """A plan file: the plan, everything that is wrong with it, and its timeline where it can be executed."""
 
-    Raises InputError when it cannot be understood.
+    plan: Plan
+    report: Report
+    timeline: Timeline | None
+
+
+def read(path: str | os.PathLike[str], *, certified: bool = True) -> Reading:
+    """Read a plan file and judge it; what its bound rests on is checked unless `certified` is False.
+
+    Raises InputError when the file cannot be understood.
     """
-    name = os.fspath(path)
-    content = files.read_json(path, _File, FORMAT)
+    content, places = PlanFile.read(path), PlanPlaces(path)
     try:
-        problem = Problem(
-            content.profile,
-            content.placement,
-            content.microbatches,
-            tuple(math.inf if cap is None else cap for cap in content.memory_cap),
-            content.objective,
-            content.backward,
-            "none" if content.recompute is msgspec.UNSET else content.recompute,
-        )
-        schedule = Schedule.of((map(parse_step, order.split()) for order in content.orders), content.method)
-        streams = tuple(tuple(map(parse, stream)) for stream in content.streams)
-    except ValueError as error:
-        raise InputError(str(error), code="bad-token", source=name) from None
+        problem = content.problem()
+        orders, streams = content.programs(places)
     except InputError as error:
-        error.source = name
+        error.source = os.fspath(path)
         raise
-    plan = Plan(problem, schedule, streams, content.certificate, content.warnings)
-    report = verify(problem, schedule)
-    report.merge(verify_streams(problem, streams))
-    if report.valid:
-        _check_claims(content, plan, report, certified)
-    if content.digest != content.sealed().digest:
-        report.error("digest", "the file was changed after it was written: its digest does not match its content")
-    return plan, report
+    plan = Plan(problem, Schedule(orders, content.method), streams, content.certificate, content.warnings)
+    found, execution = examine(problem, plan.schedule)
+    report = located(found, places.step)
+    report.merge(located(verify_streams(problem, streams), places.instruction))
+    timeline = None if execution is None else Timeline(problem, plan.schedule, execution)
+    if report.valid and timeline is not None:
+        _check_order(plan, report, places)
+        _check_claims(content, timeline, report, places)
+        if certified and report.valid and plan.certificate.proof == "checked":
+            _check_certificate(plan, report, places)
+    if content.digest != content.seal():
+        message = "the file was changed after it was written: its digest does not match its content"
+        report.error("digest", message, **places.of("digest"))
+    return Reading(plan, report, timeline)
 
 
-def _check_claims(content: _File, plan: Plan, report: Report, certified: bool) -> None:
-    """What the plan says of itself is what its orders and streams give."""
-
+def _check_order(plan: Plan, report: Report, places: PlanPlaces) -> None:
+    """The streams compute what the orders say."""
     for device, (order, stream) in enumerate(zip(plan.schedule.orders, plan.streams, strict=True)):
-        if tuple(i.step for i in stream if isinstance(i, Compute)) != order:
-            report.error("stream-order", "the stream does not compute what the order says", device=device)
-    timeline = plan.timeline
-    claims = [("makespan", content.makespan, timeline.makespan), ("span", content.span, timeline.span)]
-    if len(content.peak_memory) != len(timeline.peak_memory):
-        report.error("false-claim", f"the plan claims {len(content.peak_memory)} peaks of memory")
-    claims += [
-        (f"peak_memory[{device}]", claimed, found)
-        for device, (claimed, found) in enumerate(zip(content.peak_memory, timeline.peak_memory, strict=False))
+        computed = [(index, each.step) for index, each in enumerate(stream) if type(each) is Compute]
+        if tuple(step for _, step in computed) == order:
+            continue
+        differing = (index for (index, step), expected in zip(computed, order, strict=False) if step != expected)
+        index = next(differing, None)
+        message = f"the stream computes {len(computed)} steps, but the order has {len(order)}"
+        if index is not None:
+            message = f"{stream[index]}: the order has another step in its place"
+        report.error("stream-order", message, device=device, index=index, **places.instruction(device, index))
+
+
+def _check_claims(content: PlanFile, timeline: Timeline, report: Report, places: PlanPlaces) -> None:
+    """The numbers that the plan states are those of its orders."""
+    claims: list[tuple[tuple[str | int, ...], float, float]] = [
+        (("makespan",), content.makespan, timeline.makespan),
+        (("span",), content.span, timeline.span),
     ]
-    for key, claimed, found in claims:
+    peaks = timeline.peak_memory
+    if len(content.peak_memory) != len(peaks):
+        message = f"the plan claims {len(content.peak_memory)} peaks of memory, for {len(peaks)} devices"
+        report.error("false-claim", message, **places.of("peak_memory"))
+    claims += [
+        (("peak_memory", device), claimed, found)
+        for device, (claimed, found) in enumerate(zip(content.peak_memory, peaks, strict=False))
+    ]
+    for (key, *device), claimed, found in claims:
         if not math.isclose(claimed, found, rel_tol=1e-9, abs_tol=1e-12):
-            report.error("false-claim", f"the plan claims {key} = {claimed:g}, but it is {found:g}")
-    if plan.certificate.lower_bound > plan.value * (1 + 1e-9):
-        message = f"the certificate claims a bound of {plan.certificate.lower_bound:g}, above the value {plan.value:g}"
-        report.error("false-claim", message)
-    elif certified and plan.certificate.proof == "checked":
-        try:
-            check(plan.problem, plan.certificate, deadline=time.monotonic() + CHECK_SECONDS)
-        except CertificateError as error:
-            report.error("false-certificate", str(error))
+            where = "".join(f" of device {number}" for number in device)
+            message = f"the plan claims {key}{where} = {claimed:g}, but it is {found:g}"
+            report.error("false-claim", message, **places.of(key, *device))
+    bound = content.certificate.lower_bound
+    if bound > timeline.value * (1 + 1e-9):
+        message = f"the certificate claims a bound of {bound:g}, above the value {timeline.value:g}"
+        report.error("false-claim", message, **places.of("certificate", "lower_bound"))
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _top_level(value: Any) -> str:
-    """Lists of lists, and lists of long strings, one item a line; everything else on one line."""
-    if isinstance(value, list) and value and isinstance(value[0], list | str):
-        return "[\n" + ",\n".join(f"    {_json(item)}" for item in value) + "\n  ]"
-    return _json(value)
+def _check_certificate(plan: Plan, report: Report, places: PlanPlaces) -> None:
+    """The bound follows from its witness."""
+    try:
+        check(plan.problem, plan.certificate, deadline=time.monotonic() + CHECK_SECONDS)
+    except CertificateError as error:
+        report.error("false-certificate", str(error), **places.of("certificate"))
 
 
 def _recomputed(problem: Problem) -> str:

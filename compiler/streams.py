@@ -98,14 +98,15 @@ def _check_channel(traffic: Traffic, out: Rows, into: Rows, report: Report) -> N
     length = min(len(out), len(into))
     differing = np.flatnonzero(values[out[:length]] != values[into[:length]])
     if len(differing):
-        number = differing[0]
-        send = out[number]
+        number = int(differing[0])
+        send, receive = out[number], into[number]
         message = (
-            f"it takes what {traffic.spelled(send)} of device {traffic.device[send]} sends: transfers between two "
-            f"devices are matched by order alone, and message {number} on this way is sent as "
+            f"{traffic.spelled(receive)} takes what {traffic.spelled(send)} of device {traffic.device[send]} sends: "
+            f"transfers between two devices are matched by order alone, and message {number} on this way is sent as "
             f"{name_value(traffic.value(send))}"
         )
-        traffic.report(report, "channel-order", into[number : number + 1], lambda row: message)
+        place = {"device": int(traffic.device[receive]), "index": int(traffic.index[receive])}
+        report.error("channel-order", message, operation=traffic.spelled(receive), **place)
     else:
         source, target = traffic.device[out[0]], traffic.device[into[0]]
         message = f"device {source} sends {len(out)} messages to device {target}, which receives {len(into)}"

@@ -20,6 +20,7 @@ from ..simulation import Timeline
 from ..streams import TRANSFERS, verify_streams
 from ..verification import examine
 from .communication import spell
+from .drawing import lines
 from .inference import placed
 from .reader import ReadSchedule, read_schedule
 
@@ -209,7 +210,6 @@ def _judge(
                 late_or_early = Report()
                 advice.receives(problem, timeline.execution, read.streams, late_or_early, spell)
                 take(late_or_early, in_streams=True)
-    numbers = {diagnostic.line for diagnostic in located.errors + located.warnings}
     return Judgement(
         read.source,
         located.shortened(),
@@ -221,8 +221,14 @@ def _judge(
         timeline=timeline,
         drawn_makespan=read.drawn_makespan,
         transfers=None if read.streams is None else transfers,
-        excerpts=read.excerpts(numbers),
+        excerpts=_excerpts(read.content, located),
     )
+
+
+def _excerpts(content: str, report: Report) -> dict[int, str]:
+    """The lines of a file that diagnostics point into."""
+    numbers = {diagnostic.line for diagnostic in report.errors + report.warnings}
+    return {number: line for number, line in lines(content) if number in numbers}
 
 
 def _advice(timeline: Timeline, profile: Profile | None) -> Report:
@@ -241,7 +247,7 @@ def _judge_plan(
     memory_cap: float | Sequence[float] | None,
     recompute: Recompute | None,
 ) -> Judgement:
-    plan, report = plans.read(source)
+    plan, report, timeline = plans.read(source)
     own = plan.problem
     cap = own.memory_cap if memory_cap is None else memory_cap
     if isinstance(cap, Sequence):
@@ -254,9 +260,10 @@ def _judge_plan(
         memory_cap=cap,
         recompute=own.recompute if recompute is None else recompute,
     )
-    found, execution = examine(stated, plan.schedule)
     if stated != own:
+        found, execution = examine(stated, plan.schedule)
         report.merge(found)
+        timeline = None if execution is None else Timeline(stated, plan.schedule, execution)
     return Judgement(
         source,
         report.shortened(),
@@ -265,5 +272,6 @@ def _judge_plan(
         devices=own.devices,
         stages=own.stages,
         microbatches=own.microbatches,
-        timeline=None if execution is None else Timeline(stated, plan.schedule, execution),
+        timeline=timeline,
+        excerpts=None if report.valid else _excerpts(files.read_text(source), report),
     )

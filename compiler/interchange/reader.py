@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -19,7 +19,7 @@ from ..recomputation import Recompute
 from ..schedule import Schedule
 from . import megatron, printed, text, torch_csv
 from .communication import check_loss_order, check_whole_stages, streams_of
-from .drawing import MAX_BYTES, Communication, Drawing, lines
+from .drawing import MAX_BYTES, Communication, Drawing
 from .inference import infer, placed
 
 DIALECTS: dict[str, Callable[[str], Drawing]] = {
@@ -105,10 +105,6 @@ class ReadSchedule:
             place = next(islice(steps, index, None))
         found = row.at(device, place)
         return replace(spelled, line=found["line"], column=found["column"])
-
-    def excerpts(self, numbers: Collection[int | None]) -> dict[int, str]:
-        """The lines of the file with these numbers."""
-        return {number: line for number, line in lines(self.content) if number in numbers}
 
 
 def read_schedule(

@@ -67,10 +67,36 @@ def test_every_change_is_noticed(tmp_path: Path, change: str) -> None:
     content = json.loads(path.read_text())
     apply(content)
     path.write_text(json.dumps(content))
-    _, report = read(path)
+    report = read(path).report
     assert code in {diagnostic.code for diagnostic in report.errors}
     with pytest.raises(InvalidScheduleError):
         Plan.load(path)
+
+
+PLACES = {
+    "a send dropped": (1, "recv 0F0 <0"),
+    "an operation dropped": (0, "0F0 0F1"),
+    "a better makespan": (None, "1.0"),
+    "a bound above the value": (None, "99"),
+    "a stream reordered": (0, "0F1"),
+}
+
+
+@pytest.mark.parametrize("change", PLACES)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_errors_have_a_place_in_the_file(tmp_path: Path, change: str, indent: int | None) -> None:
+    """What is wrong in a plan file is where line and column point, however the file is laid out."""
+    code, apply = CHANGES[change]
+    path = tmp_path / "plan.json"
+    plan().save(path)
+    content = json.loads(path.read_text())
+    apply(content)
+    path.write_text(json.dumps(content, indent=indent).replace('"makespan": 1,', '"makespan": 1.0,'))
+    error = next(error for error in read(path).report.errors if error.code == code)
+    device, pointed = PLACES[change]
+    assert error.device == device
+    line = path.read_text().splitlines()[error.line - 1]
+    assert line[error.column - 1 :].lstrip('"').startswith(pointed)
 
 
 def test_cut_anywhere_is_an_error_in_words(tmp_path: Path) -> None:
@@ -90,13 +116,14 @@ def test_unknown_keys_and_tokens_are_named(tmp_path: Path) -> None:
     plan().save(path)
     content = json.loads(path.read_text())
     for key, value, part in (
-        ("colour", 1, "colour"),
+        ("colour", "colour", "colour"),
         ("orders", ["0F0 0X1", ""], "0X1"),
         ("streams", [["jump"], []], "jump"),
     ):
         path.write_text(json.dumps(content | {key: value}))
-        with pytest.raises(InputError, match=part):
+        with pytest.raises(InputError, match=part) as found:
             Plan.load(path)
+        assert part in path.read_text()[found.value.column - 1 :][:20]
 
 
 def test_summary_says_value_bound_and_peak() -> None:
