@@ -41,6 +41,9 @@ SIMULATED_OPERATIONS = 60_000
 CERTIFYING = 5.0
 """The most seconds for which a bound is sought for a schedule that is given, not searched."""
 
+INTERRUPTED = "interrupted: the plan is the best one that was found until then"
+"""The warning of a plan whose search was ended early."""
+
 SECONDS_PER_OPERATION = 60e-6
 """What lowering and verifying an operation takes at the end, kept back from the time limit."""
 
@@ -53,10 +56,12 @@ def search(
     backend: str = "cbc",
     time_limit: float = 30.0,
     seed: int = 0,
+    start: Plan | None = None,
     report: Report | None = None,
 ) -> Plan:
     """The best plan found within `time_limit` seconds, or the named schedule asked for, with its certificate.
 
+    The search begins from the plan `start`, of this problem or of one that differs in its caps alone, where it fits.
     An interrupt (Ctrl-C) ends the search early: the best plan found until then is returned, with a warning.
     Raises InputError for an unknown back end or time limit, InfeasibleError when no schedule fits the caps,
     InvalidScheduleError when a named one does not.
@@ -70,12 +75,14 @@ def search(
         named = named_schedule(schedule, problem, group_size=group_size)
         return certified(problem, named, time_limit=min(time_limit, CERTIFYING), report=report)
     run = _Run(problem, time_limit, report)
+    if start is not None:
+        run.resume(start)
     try:
         _search(run, backend, seed)
     except KeyboardInterrupt:
         if not run.best.orders:
             raise
-        run.warnings.append("interrupted: the plan is the best one that was found until then")
+        run.warnings.append(INTERRUPTED)
     return Plan.build(problem, run.best, run.certificate, tuple(run.warnings))
 
 
@@ -143,6 +150,13 @@ class _Run:
         if value < self.value:
             self.best, self.value = schedule, value
             self.tell()
+
+    def resume(self, plan: Plan) -> None:
+        """Take over a plan's schedule where it fits, and its certificate where it is of the same problem."""
+        if plan.problem == self.problem:
+            self.certificate = plan.certificate
+        if verify(self.problem, plan.schedule).valid:
+            self.offer(plan.schedule)
 
     def tell(self, value: float | None = None, bound: float = 0.0) -> None:
         """Report the best value and bound, or what a back end has found on its way."""
