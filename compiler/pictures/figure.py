@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import math
 from typing import TYPE_CHECKING, Any
@@ -11,12 +10,12 @@ from ..errors import InputError
 from ..operation import parts
 from ..simulation import Timeline
 from . import style
+from .canvas import render
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("svg", "png")
 MAX_STEPS = 20_000
 """Timelines of more steps are refused: no figure could show them."""
 NAMED_LINES = 8
@@ -32,27 +31,18 @@ def draw(timeline: Timeline, *, format: str) -> bytes:
 
     Raises InputError when matplotlib (the extra `plot`) is missing, or when there are too many steps to draw.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "figures need matplotlib", code="missing-package", hint="pip install 'debubble[plot]'"
-        ) from None
     steps = sum(map(len, timeline.schedule.orders))
     if steps > MAX_STEPS:
         raise InputError(f"a figure of {steps} steps cannot be read; at most {MAX_STEPS} are drawn", code="too-large")
-    with rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "debubble"}):
-        devices = timeline.problem.devices
-        lanes, memory = 0.3 * devices, 1.1
-        figure = Figure(figsize=(_INCHES, lanes + memory + 1.2), layout="constrained")
+    devices = timeline.problem.devices
+    lanes, memory = 0.3 * devices, 1.1
+
+    def paint(figure: Figure) -> None:
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(lanes, memory))
         _draw_lanes(figure, top, timeline)
         _draw_memory(bottom, timeline)
-        buffer = io.BytesIO()
-        metadata = {"Date": None} if format == "svg" else None
-        figure.savefig(buffer, format=format, dpi=200, metadata=metadata)
-    return buffer.getvalue()
+
+    return render(paint, width=_INCHES, height=lanes + memory + 1.2, format=format)
 
 
 def _draw_lanes(figure: Figure, axes: Axes, timeline: Timeline) -> None:

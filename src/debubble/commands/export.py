@@ -8,7 +8,7 @@ import click
 
 from ..compiler import files
 from ..compiler.errors import InputError
-from ..compiler.pictures import figure
+from ..compiler.pictures import canvas, figure
 from ..compiler.plan import Plan
 from .options import check_writable
 
@@ -19,7 +19,7 @@ BINARY_FORMATS = ("png", "perfetto")
 @click.command("export")
 @click.argument("plan", metavar="PLAN.json")
 @click.option(
-    "--format", "format", type=click.Choice([*TEXT_FORMATS, *figure.FORMATS, "html", "perfetto"]), required=True
+    "--format", "format", type=click.Choice([*TEXT_FORMATS, *canvas.FORMATS, "html", "perfetto"]), required=True
 )
 @click.option("--against", metavar="OTHER.json", help="A second plan to compare with, in html.")
 @click.option("-o", "--output", metavar="FILE", help="Where to write it (default: standard output).")
@@ -40,7 +40,7 @@ def command(plan: str, format: str, against: str | None, output: str | None) -> 
 
 def _write(plan: Plan, format: str, against: str | None) -> bytes:
     """The plan in one of the formats. Each writer is imported only where it is used."""
-    if format in figure.FORMATS:
+    if format in canvas.FORMATS:
         return figure.draw(plan.timeline, format=format)
     if format == "perfetto":
         from ..compiler.pictures import perfetto
