@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -24,11 +25,11 @@ def divide(profile: Profile, old: Placement, new: Placement) -> Profile:
     if isinstance(pair, tuple):
         means = [math.fsum(pair[stage] for stage in stages) / len(stages) for stages in held]
         pair = tuple(means[device] for device in new.down)
-    stages = tuple(_merge(shares[device], counts[device]) for device in new.down)
+    stages = tuple(merge(shares[device], counts[device]) for device in new.down)
     return msgspec.structs.replace(profile, stages=stages, overlapped_pair=pair)
 
 
-def _merge(stages: list[Stage], parts: int) -> Stage:
+def merge(stages: Sequence[Stage], parts: int = 1) -> Stage:
     """One of `parts` equal parts of these stages together."""
 
     def total(numbers: list[float]) -> float:

@@ -7,6 +7,8 @@ ends a stage, `*n` repeats a letter or a group in brackets, commas are for the e
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import groupby
 
 from ..errors import InputError
 from ..placement import Placement, loop
@@ -25,6 +27,23 @@ def read(text: str) -> tuple[str, ...]:
     stripped = re.sub(r"[,\s]", "", text)
     expanded = _expand(stripped, text)
     return tuple(expanded.split("|"))
+
+
+def write(stages: Sequence[str]) -> str:
+    """The shortest string of this form: repeated letters and stages once, with their number."""
+    letters = [_short(stage) for stage in stages]
+    return _short([f"{stage}|" for stage in letters[:-1]]) + letters[-1]
+
+
+def _short(units: Sequence[str]) -> str:
+    """The units one after the other, runs of the same one with their number where that is shorter."""
+    return "".join(_repeated(unit, sum(1 for _ in run)) for unit, run in groupby(units))
+
+
+def _repeated(unit: str, times: int) -> str:
+    short = unit * times
+    long = f"{unit if len(unit) == 1 else f'({unit})'}*{times}"
+    return long if len(long) < len(short) else short
 
 
 def _expand(part: str, whole: str) -> str:

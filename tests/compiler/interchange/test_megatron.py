@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from debubble.compiler.errors import InputError
 from debubble.compiler.interchange import layout, megatron
@@ -41,3 +43,16 @@ def test_not_a_layout(text: str) -> None:
     """What is not a layout is refused, and nothing expands without bound."""
     with pytest.raises(InputError, match="layout"):
         layout.read(text)
+
+
+def test_a_layout_is_written_as_short_as_it_is_read() -> None:
+    """Repeated letters and repeated stages once, with their number."""
+    text = "Et*4|(tt|)*29m|L"
+    assert layout.write(layout.read(text)) == text
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(st.text(alphabet="Etm", max_size=6), min_size=1, max_size=12))
+def test_what_is_written_is_read_again(stages: list[str]) -> None:
+    """Empty stages, single ones and runs."""
+    assert layout.read(layout.write(stages)) == tuple(stages)
