@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from .compiler.division import divide
 from .compiler.errors import InputError
 from .compiler.named import NAMED, PLACEMENTS, named_schedule
+from .compiler.operation import Pair
 from .compiler.problem import Problem
+from .compiler.schedule import Schedule
 from .compiler.simulation import Timeline, simulate
 from .request import place
 from .solver.bounds import best_bound
@@ -23,12 +27,14 @@ BOUND_SHARE = 0.1
 class Row:
     """One schedule of a comparison: a named one, or what the "search" found.
 
-    `lower_bound` holds for every schedule on the same placement that keeps the caps.
+    `lower_bound` holds for every schedule on the same placement that keeps the caps. `finalise` is what each device
+    does after its last operation (an all-reduce, the optimizer), where the request says so.
     """
 
     name: str
     timeline: Timeline
     lower_bound: float
+    finalise: tuple[float, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -39,6 +45,36 @@ class Row:
     def gap(self) -> float | None:
         """(value - bound) / bound; None over the caps, where the bound says nothing, and when nothing takes time."""
         return max(0.0, self.timeline.value / self.lower_bound - 1) if self.fits and self.lower_bound else None
+
+    @property
+    def transfers(self) -> int:
+        """How many activations and gradients go from one device to another in a step."""
+        problem = self.timeline.problem
+        count = 0
+        for microbatch in range(problem.microbatches):
+            owners = problem.placement.owners(microbatch, problem.microbatches)
+            count += 2 * sum(a != b for a, b in pairwise(owners))
+        return count
+
+    @property
+    def weights(self) -> float:
+        """How many copies of the model's weights all devices hold together: 2 in a bidirectional placement."""
+        placement = self.timeline.problem.placement
+        return sum(map(len, placement.copies)) / placement.stages
+
+    @property
+    def pairs(self) -> bool:
+        """True when a forward and a backward overlap somewhere."""
+        return any(isinstance(step, Pair) for order in self.timeline.schedule.orders for step in order)
+
+    @property
+    def step(self) -> float | None:
+        """From the first start until every device has also finalised, each for itself; None where that is not given."""
+        if not self.finalise:
+            return None
+        timeline = self.timeline
+        begin = min(starts[0] for starts in timeline.starts)
+        return max(ends[-1] + more for ends, more in zip(timeline.ends, self.finalise, strict=True)) - begin
 
     def as_json(self) -> dict[str, Any]:
         timeline = self.timeline
@@ -52,32 +88,56 @@ class Row:
             "bubble_ratio": timeline.bubble_ratio(),
             "idle_fraction": timeline.idle_fraction,
             "peak_memory": timeline.peak_memory,
+            "transfers": self.transfers,
+            "weights": self.weights,
+            "step": self.step,
             "fits": self.fits,
             "lower_bound": self.lower_bound,
             "gap": self.gap,
         }
 
 
-def compare(problem: Problem, *, time_limit: float = 30.0, **options: Any) -> list[Row]:
+def compare(
+    problem: Problem,
+    *,
+    time_limit: float = 30.0,
+    group_size: int | None = None,
+    finalise: float | Sequence[float] | None = None,
+    **options: Any,
+) -> list[Row]:
     """Every named schedule that exists for these devices, and what the search finds on the problem's own placement.
 
-    Best first, those over the caps last. The `options` are those of `solver.search.search`, which gets `time_limit`
-    seconds; the bound on every other placement gets a tenth of that.
+    Best first, those over the caps last. With a `group_size` interleaved 1F1B is there a second time, with groups of
+    so many micro-batches. `finalise` is what devices do after their last operation, one number or one per device. The
+    `options` are those of `solver.search.search`, which gets `time_limit` seconds; the bound on every other placement
+    gets a tenth of that. Raises InputError when the group size or the numbers to finalise do not fit.
     """
+    after = tuple(finalise) if isinstance(finalise, Sequence) else (finalise,) * problem.devices
+    if len(after) != problem.devices:
+        raise InputError(f"{len(after)} times to finalise for {problem.devices} devices", hint="one, or one per device")
+    closing = tuple(more for more in after if more is not None)
     plan = search(problem, time_limit=time_limit, **options)
     bounds = {problem.placement: plan.certificate.lower_bound}
-    rows = [Row("search", plan.timeline, bounds[problem.placement])]
-    for name in NAMED:
-        try:
-            own = on_placement(problem, PLACEMENTS.get(name, "linear"))
-            timeline = simulate(own, named_schedule(name, own))
-        except InputError:
-            continue
+    rows = [Row("search", plan.timeline, bounds[problem.placement], closing)]
+    for name, own, schedule in _drawn(problem, group_size):
         if own.placement not in bounds:
             deadline = time.monotonic() + BOUND_SHARE * time_limit
             bounds[own.placement] = best_bound(own, deadline=deadline).lower_bound
-        rows.append(Row(name, timeline, bounds[own.placement]))
+        rows.append(Row(name, simulate(own, schedule), bounds[own.placement], closing))
     return sorted(rows, key=lambda row: (not row.fits, row.timeline.value))
+
+
+def _drawn(problem: Problem, group_size: int | None) -> Iterator[tuple[str, Problem, Schedule]]:
+    """Name, problem and schedule of everything that is drawn for these devices, each on its own placement."""
+    for name in NAMED:
+        try:
+            own = on_placement(problem, PLACEMENTS.get(name, "linear"))
+            yield name, own, named_schedule(name, own)
+        except InputError:
+            continue
+    if group_size is not None:
+        own = on_placement(problem, PLACEMENTS["interleaved"])
+        yield f"interleaved/{group_size}", own, named_schedule("interleaved", own, group_size=group_size)
 
 
 def on_placement(problem: Problem, name: str) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import shutil
@@ -30,11 +31,20 @@ def print_text(text: object) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print aligned columns: the first to the left, the others to the right."""
+    """Print aligned columns, the first to the left, the others to the right; closer together where space is short."""
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    between = "  " if sum(widths) + 2 * (len(widths) - 1) <= terminal_width() else " "
     for row in (header, *rows):
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        print_text("  ".join(cells).rstrip())
+        print_text(between.join(cells).rstrip())
+
+
+def print_csv(rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows of the same keys as CSV; a list is written with blanks between its numbers."""
+    writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()})
 
 
 def terminal_width() -> int:
