@@ -195,3 +195,20 @@ def test_an_interrupt_keeps_what_was_found() -> None:
     plan = search(linear(4, 8, (10, 11, 8), 1, memory_cap=3), report=interrupt)
     assert plan.value < float("inf")
     assert "interrupted" in plan.warnings[0]
+
+
+def test_a_search_goes_on_from_a_plan() -> None:
+    """It is no worse than the plan it starts from, and its bound no weaker, however short the time."""
+    problem = linear(4, 12, (10, 11, 8), 1, memory_cap=3)
+    first = search(problem, time_limit=3)
+    second = search(problem, time_limit=0.01, start=first)
+    assert second.value <= first.value
+    assert second.certificate.lower_bound >= first.certificate.lower_bound
+
+
+def test_a_plan_over_the_cap_is_no_start() -> None:
+    """Neither its schedule nor its bound is taken over."""
+    large = search(linear(4, 8, (10, 11, 8), 1, memory_cap=7), time_limit=2)
+    small = search(linear(4, 8, (10, 11, 8), 1, memory_cap=4), time_limit=2, start=large)
+    assert max(small.timeline.peak_memory) <= 4
+    assert small.value >= large.value
