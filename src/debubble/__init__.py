@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import compile, lower, verify
+    from .balance import Balance, balance
     from .compiler.certificate import Certificate
     from .compiler.diagnostic import Diagnostic
     from .compiler.errors import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         RunError,
     )
     from .compiler.interchange import Judgement
+    from .compiler.layers import Layer, Layers
     from .compiler.operation import Operation, Pair
     from .compiler.placement import Placement
     from .compiler.plan import Plan
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
     from .compiler.schedule import Schedule
     from .compiler.simulation import Timeline
     from .explanation import Explanation, explain, robust
+    from .tuning import tune
 
     __version__: str
 
 __all__ = [
+    "Balance",
     "Certificate",
     "CertificateError",
     "DebubbleError",
@@ -49,6 +53,8 @@ __all__ = [
     "InputError",
     "InvalidScheduleError",
     "Judgement",
+    "Layer",
+    "Layers",
     "Link",
     "Memory",
     "Operation",
@@ -62,15 +68,18 @@ __all__ = [
     "Stage",
     "Timeline",
     "__version__",
+    "balance",
     "compile",
     "explain",
     "lower",
     "robust",
+    "tune",
     "verify",
 ]
 
 _HOMES = {
     "api": ("compile", "lower", "verify"),
+    "balance": ("Balance", "balance"),
     "compiler.certificate": ("Certificate",),
     "compiler.diagnostic": ("Diagnostic",),
     "compiler.errors": (
@@ -83,6 +92,7 @@ _HOMES = {
     ),
     "compiler.interchange": ("Judgement",),
     "compiler.operation": ("Operation", "Pair"),
+    "compiler.layers": ("Layer", "Layers"),
     "compiler.placement": ("Placement",),
     "compiler.plan": ("Plan",),
     "compiler.problem": ("Problem",),
@@ -90,6 +100,7 @@ _HOMES = {
     "compiler.schedule": ("Schedule",),
     "compiler.simulation": ("Timeline",),
     "explanation": ("Explanation", "explain", "robust"),
+    "tuning": ("tune",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from .commands import compare, compile, explain, export, lower, profile, run, show, verify
+from .commands import balance, compare, compile, explain, export, lower, profile, run, show, tune, verify
 from .commands.output import print_json
 from .compiler.errors import DebubbleError, InfeasibleError, InputError, InvalidScheduleError
 
@@ -29,7 +29,7 @@ def group() -> None:
     """Compile, verify and run pipeline-parallel training schedules."""
 
 
-for module in (compile, verify, lower, export, show, compare, explain, profile, run):
+for module in (compile, verify, lower, export, show, compare, tune, balance, explain, profile, run):
     group.add_command(module.command)
 
 

@@ -56,6 +56,19 @@ class Cap(Numbers):
         return numbers[0] if isinstance(numbers, tuple) and len(numbers) == 1 else numbers
 
 
+class Listed(click.ParamType):
+    """Values by commas, each read as the type `each`."""
+
+    def __init__(self, each: click.ParamType) -> None:
+        self.each = each
+        self.name = f"{each.name},..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        return tuple(self.each.convert(word.strip(), param, ctx) for word in value.split(","))
+
+
 class Recomputed(click.ParamType):
     """A number of micro-batches, or a word that `Problem` knows."""
 
@@ -73,6 +86,19 @@ cap_option = click.option(
     "--memory-cap", type=Cap(), help="The most memory a device may hold: one number, or one per device."
 )
 
+objective_option = click.option("--objective", type=click.Choice(OBJECTIVES), default="makespan", show_default=True)
+backward_option = click.option(
+    "--backward",
+    type=click.Choice(BACKWARDS),
+    default="any",
+    show_default=True,
+    help="B and W apart, as one operation, or as the search likes.",
+)
+backend_option = click.option(
+    "--backend", type=click.Choice(["cbc", "highs", "cp-sat"]), default="cbc", show_default=True
+)
+seed_option = click.option("--seed", type=int, default=0, show_default=True)
+
 
 def recompute_option(default: str | None) -> Callable[[Command], Command]:
     """Which micro-batches are recomputed; None leaves it to the plan at hand."""
@@ -84,7 +110,7 @@ def recompute_option(default: str | None) -> Callable[[Command], Command]:
     )
 
 
-_PROBLEM: Options = [
+_COSTS: Options = [
     click.argument("profiles", metavar="[PROFILE.json]", nargs=-1),
     click.option("--devices", type=int, help="Number of devices."),
     click.option("--forward", type=Numbers(), help="Duration of F of one stage, instead of a profile."),
@@ -96,6 +122,9 @@ _PROBLEM: Options = [
         type=Numbers(count=3, signed=True, name="f,b,w"),
         help="Change of the held memory at F, B and W (default 1,0,-1).",
     ),
+]
+_PROBLEM: Options = [
+    *_COSTS,
     click.option("-m", "--microbatches", type=int, required=True, help="Number of micro-batches."),
     placement_option,
     click.option(
@@ -104,20 +133,14 @@ _PROBLEM: Options = [
         help="Stages per device in a loop or v (default 2); cuts a profile of one per device.",
     ),
     cap_option,
-    click.option("--objective", type=click.Choice(OBJECTIVES), default="makespan", show_default=True),
-    click.option(
-        "--backward",
-        type=click.Choice(BACKWARDS),
-        default="any",
-        show_default=True,
-        help="B and W apart, as one operation, or as the search likes.",
-    ),
+    objective_option,
+    backward_option,
     recompute_option("none"),
 ]
 _SEARCH: Options = [
-    click.option("--backend", type=click.Choice(["cbc", "highs", "cp-sat"]), default="cbc", show_default=True),
+    backend_option,
     click.option("--time-limit", type=Numbers(), default=30.0, show_default=True, help="Seconds to search at most."),
-    click.option("--seed", type=int, default=0, show_default=True),
+    seed_option,
 ]
 _SCHEDULE_FILE: Options = [
     click.argument("file", metavar="FILE"),
@@ -137,6 +160,11 @@ def schedule_file_options(command: Command) -> Command:
     return _decorate(command, _SCHEDULE_FILE)
 
 
+def costs_options(command: Command) -> Command:
+    """The options that describe costs; `read_costs` makes a profile of them."""
+    return _decorate(command, _COSTS)
+
+
 def problem_options(command: Command) -> Command:
     """The options that describe a problem; `read_problem` makes one of them."""
     return _decorate(command, _PROBLEM)
@@ -154,6 +182,18 @@ def _decorate(command: Command, options: Options) -> Command:
 
 
 def read_problem(
+    *, devices: int | None, chunks: int | None, placement: str | None, schedule: str = "auto", **rest: Any
+) -> Problem:
+    """The problem that the options of `problem_options` describe. Raises InputError where they contradict."""
+    costs = {name: rest.pop(name) for name in _COST_NAMES}
+    where: dict[str, Any] = {"placement": placement, "devices": devices, "chunks": chunks, "schedule": schedule}
+    return make_problem(read_costs(**costs, stages=lambda: place(**where).stages), **where, **rest)
+
+
+_COST_NAMES = ("profiles", "forward", "backward_input", "backward_weight", "comm", "memory")
+
+
+def read_costs(
     *,
     profiles: tuple[str, ...],
     forward: float | None,
@@ -161,13 +201,12 @@ def read_problem(
     backward_weight: float | None,
     comm: float | None,
     memory: tuple[float, float, float] | None,
-    devices: int | None,
-    chunks: int | None,
-    placement: str | None,
-    schedule: str = "auto",
-    **rest: Any,
-) -> Problem:
-    """The problem that the options of `problem_options` describe. Raises InputError where they contradict."""
+    stages: Callable[[], int],
+) -> Profile:
+    """The profile in the one file, or that of equal `stages` with the costs given.
+
+    Raises InputError where both are given, or none.
+    """
     costs = {
         "--forward": forward,
         "--backward-input": backward_input,
@@ -183,21 +222,18 @@ def read_problem(
             raise InputError(
                 f"two profiles: the file {profiles[0]} and the costs of {', '.join(given)}", code="two-profiles"
             )
-        profile = Profile.load(profiles[0])
-        return make_problem(profile, placement=placement, devices=devices, chunks=chunks, schedule=schedule, **rest)
+        return Profile.load(profiles[0])
     if forward is None or backward_input is None or backward_weight is None:
         missing = [option for option, value in list(costs.items())[:3] if value is None]
         raise InputError(f"no profile: give a file, or {', '.join(missing)}", code="no-profile")
-    where = place(placement=placement, devices=devices, chunks=chunks, schedule=schedule)
-    profile = Profile.uniform(
-        stages=where.stages,
+    return Profile.uniform(
+        stages=stages(),
         forward=forward,
         backward_input=backward_input,
         backward_weight=backward_weight,
         comm=comm or 0.0,
         memory=memory or (1.0, 0.0, -1.0),
     )
-    return make_problem(profile, placement=where, **rest)
 
 
 def check_writable(path: str | None) -> None:

@@ -1,0 +1,144 @@
+"""Candidates: the problems that tuning chooses among."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from .compiler.errors import InputError
+from .compiler.named import named_schedule
+from .compiler.placement import Placement
+from .compiler.problem import Problem
+from .compiler.profile import Profile
+from .compiler.recomputation import UNITS, Recompute
+from .compiler.scaling import between, scaled
+from .compiler.simulation import Timeline, simulate
+from .request import make_problem
+
+CAPS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
+"""Caps that are tried, as multiples of what 1F1B holds beyond static memory on the device that holds most."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One problem among those that tuning chooses from. `cap` is the most that any device may hold.
+
+    Candidates that differ in their caps alone are of one `family`.
+    """
+
+    problem: Problem
+    cap: float
+
+    @property
+    def family(self) -> tuple[Placement, int, Recompute]:
+        return self.problem.placement, self.problem.microbatches, self.problem.recompute
+
+    @property
+    def chunks(self) -> int:
+        """The most stages for which a device holds weights, a copy for the other direction not counted."""
+        down = self.problem.placement.down
+        return max(map(down.count, down))
+
+    def __str__(self) -> str:
+        words = [str(self.problem.placement)]
+        if self.chunks > 1:
+            words.append(f"{self.chunks} chunks")
+        words.append(f"{self.problem.microbatches} micro-batches")
+        if self.problem.recompute != "none":
+            words.append(f"recomputing {self.problem.recompute}")
+        return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class Space:
+    """What tuning looks at: candidates by family and ascending cap, and 1F1B as the yardstick of them all."""
+
+    candidates: tuple[Candidate, ...]
+    yardstick: Timeline
+    limited: bool
+    """True when the request limits memory: then the fastest plan is the best."""
+
+
+def space(
+    profile: Profile,
+    *,
+    microbatches: Sequence[int],
+    second: tuple[Profile, int] | None = None,
+    placements: Sequence[str] | None = None,
+    chunks: Sequence[int] = (2,),
+    caps: Sequence[float] = CAPS,
+    memory_cap: float | Sequence[float] | None = None,
+    recompute: Sequence[Recompute] | None = None,
+    objective: str = "makespan",
+    backward: str = "any",
+) -> Space:
+    """All candidates for a profile of one stage per device, whose global batch and work per device are held fixed.
+
+    The costs are those of the first number of `microbatches`. For another one they change in proportion to the size of
+    a micro-batch, or on the line through a `second` profile and its number. Every device may hold its part of
+    `memory_cap` at most (default: the profile's); the `caps` are multiples of 1F1B's memory (see `CAPS`).
+    By default `placements` are those of which the profile knows what they hold: linear, loop and v, and bidirectional
+    where there is static memory, which it holds twice. `recompute` is then none, and all where the profile tells the
+    input of every stage, which it keeps.
+    Raises InputError when the parts of the request do not fit each other.
+    """
+    if placements is None:
+        weighed = any(stage.static_memory for stage in profile.stages)
+        placements = ("linear", "loop", "v", "bidirectional") if weighed else ("linear", "loop", "v")
+    if recompute is None:
+        weighed = profile.memory_unit in UNITS and all(stage.output_bytes for stage in profile.stages[:-1])
+        recompute = ("none", "all") if weighed else ("none",)
+    for what, given in {"micro-batch counts": microbatches, "placements": placements, "caps": caps}.items():
+        if not given:
+            raise InputError(f"there are no {what} to choose from")
+    devices = len(profile.stages)
+    plain = make_problem(profile, microbatches=microbatches[0], memory_cap=memory_cap, objective=objective)
+    yardstick = simulate(plain, named_schedule("1f1b", plain))
+    peak, static = max(zip(yardstick.peak_memory, plain.static_memory, strict=True))
+    levels = {static + times * (peak - static) for times in caps} | {
+        limit for limit in plain.caps if not math.isinf(limit)
+    }
+    levels = {min(level, max(plain.caps)) for level in levels}
+    found = []
+    for count in dict.fromkeys(microbatches):
+        costs = _resized(profile, microbatches[0], count, second)
+        for name, v in _shapes(placements, chunks):
+            for again in dict.fromkeys(recompute):
+                for level in sorted(levels):
+                    problem = make_problem(
+                        costs,
+                        microbatches=count,
+                        placement=name,
+                        devices=devices,
+                        chunks=v,
+                        memory_cap=tuple(min(level, limit) for limit in plain.caps),
+                        objective=objective,
+                        backward=backward,
+                        recompute=again,
+                    )
+                    found.append(Candidate(problem, level))
+    return Space(tuple(found), yardstick, not all(map(math.isinf, plain.caps)))
+
+
+def _shapes(placements: Sequence[str], chunks: Sequence[int]) -> Iterator[tuple[str, int | None]]:
+    """Every placement with every number of chunks that it can have."""
+    for name in dict.fromkeys(placements):
+        for v in dict.fromkeys(chunks) if name in ("loop", "v") else (None,):
+            yield name, v
+
+
+def _resized(profile: Profile, count: int, new: int, second: tuple[Profile, int] | None) -> Profile:
+    """The profile for a global batch that is cut into `new` micro-batches instead of `count`."""
+    if new < 1:
+        raise InputError(f"the number of micro-batches must be at least 1, not {new}", code="bad-number")
+    if new == count:
+        return profile
+    if profile.microbatches is not None:
+        raise InputError("a profile with a factor for each micro-batch is for one number of them", code="bad-key")
+    if second is None:
+        return scaled(profile, count / new)
+    other, its = second
+    if its == count or its < 1:
+        raise InputError(f"the second profile is for {its} micro-batches; it must be another number than {count}")
+    return between(profile, other, (1 / new - 1 / count) / (1 / its - 1 / count))

@@ -1,0 +1,151 @@
+"""`debubble tune`: the front of time against memory over placements, chunks, micro-batch counts and caps."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from ..compiler import files
+from ..compiler.errors import InputError
+from ..compiler.pictures.canvas import FORMATS
+from ..compiler.placement import NAMES
+from ..compiler.profile import Profile
+from ..progress import tuning_progress
+from ..summary import percent, units
+from .options import (
+    Listed,
+    Numbers,
+    Recomputed,
+    backend_option,
+    backward_option,
+    cap_option,
+    check_writable,
+    costs_options,
+    json_option,
+    objective_option,
+    read_costs,
+    seed_option,
+)
+from .output import print_json, print_table, print_text
+
+_NOTE = """proof   optimal: no schedule of this placement and cap is faster
+gain    at most so much faster can any candidate be that holds no more"""
+
+
+@click.command("tune")
+@costs_options
+@click.option(
+    "-m",
+    "--microbatches",
+    type=Listed(click.INT),
+    required=True,
+    help="Into how many micro-batches the global batch is cut: first as in the profile, then others to try.",
+)
+@click.option(
+    "--second", type=(str, int), metavar="PROFILE.json M", help="A profile of M micro-batches: costs are on a line."
+)
+@click.option(
+    "--placement",
+    "placements",
+    type=Listed(click.Choice(NAMES)),
+    help="Placements to try (default linear, loop, v, and bidirectional where the profile has static memory).",
+)
+@click.option("--chunks", type=Listed(click.INT), default="2", show_default=True, help="Chunks of a loop or v to try.")
+@click.option(
+    "--caps",
+    type=Numbers(count=0, name="x,y,..."),
+    default="0.5,0.75,1,1.25,1.5,2",
+    show_default=True,
+    help="Caps to try, as multiples of what 1F1B holds beside static memory.",
+)
+@cap_option
+@click.option(
+    "--recompute",
+    type=Listed(Recomputed()),
+    help="Recomputations to try (default none, and all where the profile tells the input of every stage).",
+)
+@objective_option
+@backward_option
+@backend_option
+@click.option("--time-limit", type=Numbers(), default=240.0, show_default=True, help="Seconds to search at most.")
+@seed_option
+@click.option("--jobs", type=int, default=lambda: os.cpu_count() or 1, help="Processes to search in (default: cores).")
+@click.option("--cache", metavar="DIR", help="Keep plans here, and go on from those that are here.")
+@click.option("-o", "--output", metavar="FRONT.svg|png", help="Draw the front (needs matplotlib).")
+@json_option
+def command(
+    profiles: tuple[str, ...],
+    devices: int | None,
+    forward: float | None,
+    backward_input: float | None,
+    backward_weight: float | None,
+    comm: float | None,
+    memory: tuple[float, float, float] | None,
+    second: tuple[str, int] | None,
+    time_limit: float,
+    output: str | None,
+    as_json: bool,
+    **request: Any,
+) -> None:
+    """Look for the plans that no other beats in both time and memory.
+
+    The global batch and the work of each device are held fixed: with v chunks each stage has 1/v of its costs, with
+    twice the micro-batches each costs half. Ctrl-C ends the search and prints what it found.
+    """
+    from ..tuning import tune
+
+    profile = read_costs(
+        profiles=profiles,
+        forward=forward,
+        backward_input=backward_input,
+        backward_weight=backward_weight,
+        comm=comm,
+        memory=memory,
+        stages=lambda: _required(devices),
+    )
+    if devices not in (None, len(profile.stages)):
+        raise InputError(
+            f"the profile has {len(profile.stages)} stages for {devices} devices; tuning starts from one per device",
+            code="stage-count",
+        )
+    format = None if output is None else _format(output)
+    check_writable(output)
+    with tuning_progress(time_limit) as report:
+        loaded = None if second is None else (Profile.load(second[0]), second[1])
+        front = tune(profile, second=loaded, time_limit=time_limit, report=report, **request)
+    if output is not None and format is not None:
+        files.write(output, front.draw(format))
+    if as_json:
+        print_json(front.as_json() | {"figure": output, "warnings": front.warnings()})
+        return
+    rows = []
+    for point in front.points:
+        problem = point.plan.problem
+        words = [f"{point.memory:g}", f"{point.value:g}", str(problem.placement), str(point.candidate.chunks)]
+        words += [str(problem.microbatches), str(problem.recompute), "optimal" if point.proved else "-"]
+        rows.append([*words, percent(1 - 1 / (1 + point.excess))])
+    objective = front.space.yardstick.problem.objective
+    header = ["memory", objective, "placement", "chunks", "m", "recompute", "proof", "gain"]
+    print_table(header, rows)
+    print_text(f"\nthe most memory on any device, and the time{units(front.space.yardstick.problem)}\n{_NOTE}")
+    print_text(f"{front.account()}\n\n{front.recommendation()}")
+    best = front.recommended
+    if best is not None and best.path is not None:
+        print_text(f"saved as {best.path}, beside the others (--json names them); look at it with: debubble show")
+    for warning in front.warnings():
+        print_text(f"warning: {warning}")
+
+
+def _required(devices: int | None) -> int:
+    if devices is None:
+        raise InputError("the number of devices is missing", hint="give a profile, or --devices")
+    return devices
+
+
+def _format(output: str) -> str:
+    format = os.path.splitext(output)[1].removeprefix(".").lower()
+    if format not in FORMATS:
+        raise InputError(f"a front is drawn as {' or '.join(FORMATS)}, which {output} does not say", code="bad-format")
+    return format

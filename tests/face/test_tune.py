@@ -1,0 +1,223 @@
+"""`debubble tune`: the front of time against memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import debubble as package
+from debubble.cache import Cache, digest
+from debubble.candidates import Candidate, space
+from debubble.compiler.errors import InputError
+from debubble.compiler.plan import Plan
+from debubble.compiler.profile import Profile
+from debubble.front import floor
+from debubble.tuning import tune
+
+COSTS = ("--devices", 3, "--forward", 2, "--backward-input", 2, "--backward-weight", 2, "--time-limit", 3, "--jobs", 1)
+
+
+def _profile(**more: Any) -> Profile:
+    return Profile.uniform(stages=3, forward=2, backward_input=2, backward_weight=2, comm=0.5, **more)
+
+
+@pytest.fixture(scope="module")
+def front() -> dict[str, Any]:
+    """A front of three devices and six micro-batches."""
+    return tune(_profile(), microbatches=6, time_limit=4).as_json()
+
+
+def test_less_memory_takes_more_time(front: dict[str, Any]) -> None:
+    """No plan of the front is beaten by another."""
+    memories = [point["memory"] for point in front["front"]]
+    values = [point["value"] for point in front["front"]]
+    assert memories == sorted(memories)
+    assert values == sorted(values, reverse=True)
+    assert len(set(values)) == len(values) > 1
+
+
+def test_no_other_plan_beats_the_front(front: dict[str, Any]) -> None:
+    """Whatever was found besides is slower than a plan of the front that holds no more."""
+    for other in front["others"]:
+        assert any(p["memory"] <= other["memory"] and p["value"] <= other["value"] + 1e-6 for p in front["front"])
+
+
+def test_bounds_are_below_values(front: dict[str, Any]) -> None:
+    """The floor of the whole space is at most the bound of the plan's own placement, and that at most its time."""
+    for point in front["front"]:
+        assert point["floor"] <= point["value"] * (1 + 1e-9)
+        assert point["lower_bound"] <= point["value"] * (1 + 1e-9)
+
+
+def test_every_candidate_is_accounted_for(front: dict[str, Any]) -> None:
+    """Searched, dropped by a bound, or infeasible."""
+    assert front["searched"] + front["dropped"] + front["infeasible"] == front["candidates"]
+
+
+def test_1f1b_is_beaten(front: dict[str, Any]) -> None:
+    """Some plan of the front takes less time in no more memory."""
+    yardstick = front["yardstick"]
+    assert any(
+        point["memory"] <= yardstick["memory"] and point["value"] < yardstick["value"] for point in front["front"]
+    )
+
+
+def test_without_a_cap_the_least_memory_near_the_fastest_is_recommended(front: dict[str, Any]) -> None:
+    """And the reason is given."""
+    point = front["front"][front["recommended"]]
+    fastest = front["front"][-1]["value"]
+    assert point["value"] <= fastest * 1.01
+    assert all(p["value"] > fastest * 1.01 for p in front["front"] if p["memory"] < point["memory"])
+    assert "of the fastest" in front["recommendation"] or "the fastest plan found" in front["recommendation"]
+
+
+def test_with_a_cap_the_fastest_within_it_is_recommended(debubble: Any) -> None:
+    """The table's last, which no longer holds more than the cap."""
+    found = debubble("tune", *COSTS, "-m", 6, "--memory-cap", 2, "--json").json
+    assert found["recommended"] == len(found["front"]) - 1
+    assert max(point["memory"] for point in found["front"]) <= 2
+    assert "the fastest plan found within the memory cap" in found["recommendation"]
+
+
+def test_the_table_says_what_to_take(debubble: Any) -> None:
+    """Front, account and recommendation, in eighty columns but for the sentence."""
+    result = debubble("tune", *COSTS, "-m", 6)
+    assert result.status == 0
+    lines = result.out.splitlines()
+    assert lines[0].split()[:3] == ["memory", "makespan", "placement"]
+    assert any(line.startswith("Take ") for line in lines)
+    assert max(len(line) for line in lines if not line.startswith("Take ")) <= 80
+
+
+def test_a_cache_is_gone_on_from(debubble: Any, tmp_path: Path) -> None:
+    """The second call finds the plans of the first, and is no worse."""
+    words = ("tune", *COSTS, "-m", 6, "--cache", tmp_path, "--json")
+    first = debubble(*words).json
+    paths = [point["plan"] for point in first["front"]]
+    assert all(Plan.load(path).value == point["value"] for path, point in zip(paths, first["front"], strict=True))
+    second = debubble(*words, "--time-limit", 0.01).json
+    assert [point["value"] for point in second["front"]] == [point["value"] for point in first["front"]]
+
+
+def test_a_changed_file_in_the_cache_is_not_believed(tmp_path: Path) -> None:
+    """A plan is proved again when it is loaded; one that fails is as good as none."""
+    found = tune(_profile(), microbatches=4, caps=(1.0,), placements=("linear",), time_limit=2, cache=tmp_path)
+    point = found.points[0]
+    assert point.path is not None
+    content = json.loads(Path(point.path).read_text())
+    content["certificate"]["lower_bound"] *= 0.5
+    Path(point.path).write_text(json.dumps(content))
+    assert Cache(tmp_path).load(point.plan.problem) is None
+
+
+def test_a_cache_that_cannot_be_made_is_refused(debubble: Any, tmp_path: Path) -> None:
+    """Before the search, not after it."""
+    (tmp_path / "file").write_text("")
+    result = debubble("tune", *COSTS, "-m", 6, "--cache", tmp_path / "file" / "cache")
+    assert result.status == 2
+    assert "cannot make the directory" in result.err
+
+
+def test_another_cap_is_another_problem() -> None:
+    """Nothing in the cache is taken for what it is not."""
+    digests = {digest(candidate.problem) for candidate in space(_profile(), microbatches=(6, 3)).candidates}
+    assert len(digests) == len(space(_profile(), microbatches=(6, 3)).candidates)
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The front has the plans of the searches before it."""
+    import debubble.tuning as module
+
+    real, calls = module.search, []
+
+    def interrupted(*arguments: Any, **options: Any) -> Plan:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(module, "search", interrupted)
+    found = tune(_profile(), microbatches=4, time_limit=3)
+    assert found.interrupted
+    assert len(found.points) + len(found.others) == 2
+
+
+def test_processes_find_a_front(debubble: Any) -> None:
+    """Two of them share the searches."""
+    found = debubble("tune", *COSTS, "-m", 4, "--jobs", 2, "--placement", "linear,v", "--json").json
+    assert {point["placement"] for point in found["front"] + found["others"]} == {"linear", "v"}
+
+
+def test_other_counts_of_microbatches_keep_the_global_batch() -> None:
+    """Half as many micro-batches are twice as large."""
+    found = space(_profile(), microbatches=(8, 4), placements=("linear",), caps=(1.0,)).candidates
+    assert [(c.problem.microbatches, c.problem.profile.stages[0].forward) for c in found] == [(8, 2), (4, 4)]
+
+
+def test_work_per_device_is_held_fixed() -> None:
+    """With two chunks each stage has half."""
+    found = space(_profile(), microbatches=(8,), placements=("v",), caps=(1.0,)).candidates
+    assert [stage.forward for stage in found[0].problem.profile.stages] == [1.0] * 6
+
+
+def test_caps_are_multiples_of_what_1f1b_holds() -> None:
+    """Three micro-batches on the first of three devices."""
+    found = space(_profile(), microbatches=(8,), placements=("linear",), caps=(0.5, 2.0)).candidates
+    assert [candidate.cap for candidate in found] == [1.5, 6.0]
+
+
+def test_recomputation_is_tried_where_inputs_are_known() -> None:
+    """The input of a stage stays; where its size is unknown it would count as nothing."""
+    known = Profile(
+        stages=tuple(
+            package.Stage(forward=2, backward_input=2, backward_weight=2, output_bytes=0.25 * 2**20) for _ in range(2)
+        ),
+        memory_unit="MiB",
+    )
+    assert {c.problem.recompute for c in space(known, microbatches=(4,)).candidates} == {"none", "all"}
+    assert {c.problem.recompute for c in space(_profile(), microbatches=(4,)).candidates} == {"none"}
+
+
+def test_a_bound_under_a_larger_cap_holds_under_a_smaller_one() -> None:
+    """The floor of some memory takes the best of all bounds at or above it, and the least of the families."""
+    linear = _candidates("linear")
+    v = _candidates("v")
+    bounds = {linear[0]: 30.0, linear[1]: 40.0, v[0]: 36.0, v[1]: 20.0}
+    assert floor(linear[0].cap, bounds) == 36.0
+    assert floor(linear[1].cap, bounds) == 20.0
+
+
+def _candidates(placement: str) -> tuple[Candidate, ...]:
+    return space(_profile(), microbatches=(6,), placements=(placement,), caps=(1.0, 2.0)).candidates
+
+
+def test_a_figure_is_written(debubble: Any, tmp_path: Path) -> None:
+    """With the units on its axes."""
+    path = tmp_path / "front.svg"
+    assert debubble("tune", *COSTS, "-m", 4, "-o", path).status == 0
+    assert "memory of the fullest device" in path.read_text()
+
+
+def test_a_figure_has_a_format(debubble: Any, tmp_path: Path) -> None:
+    """Its name says which."""
+    assert debubble("tune", *COSTS, "-m", 4, "-o", tmp_path / "front.jpeg").status == 2
+
+
+def test_a_profile_of_more_stages_than_devices_is_refused(debubble: Any) -> None:
+    """Which of them a device would own is not known."""
+    result = debubble("tune", "examples/zero-bubble-6.2b.json", "-m", 8, "--devices", 4)
+    assert result.status == 2
+    assert "one per device" in result.err
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"microbatches": ()}, {"placements": ()}, {"caps": ()}, {"microbatches": (4, 0)}, {"second": (_profile(), 4)}],
+)
+def test_requests_that_make_no_sense_are_refused(more: dict[str, Any]) -> None:
+    """Nothing to choose from, no micro-batches, a second profile that is no second."""
+    with pytest.raises(InputError):
+        space(_profile(), **{"microbatches": (4, 2)} | more)
