@@ -65,27 +65,32 @@ def memory(problem: Problem, device: int) -> float:
     """Little's law: the memory held, summed over time, is at most the cap times the time it is held.
 
     Each micro-batch holds what its F takes at least until its B can start, that and B's rise while B or BW runs, and
-    what B leaves while W runs:
+    what B leaves while W runs. All of this grows with its factor, and so do the times but for the transfers:
     value >= head + (sum over micro-batches and stages of memory x least time) / (cap - static memory).
     """
     space = room(problem, device)
-    if space <= 0:
-        return 0.0
     clock, paths = prepared(problem)
-    held, heads = 0.0, []
-    for path, extent in zip(paths, _factor_sums(problem), strict=True):
+    scale = float(clock.factor)
+    if space <= 0 or scale == 0:
+        return 0.0
+    held, heads, first = 0.0, [], 0
+    for path in paths:
         own = path.places[device]
         heads.append(path.starts[own[0]] if problem.objective == "makespan" else 0)
+        batches = range(first, first := first + path.microbatches)
         for i in own[: len(own) // 2]:
             back, stage = len(path.devices) - 1 - i, path.stages[i]
-            split, fused = problem.least["B"][stage], problem.least["BW"][stage]
-            taken = problem.least["F"][stage].change
-            finish = min(
-                (taken + fused.rise) * path.wholes[back],
-                (taken + split.rise) * path.shares[back] + (taken + split.change) * path.weights[back],
-            )
-            unit = taken * (path.starts[back] - path.starts[i]) + finish
-            held += float(extent * clock.factor) * max(0.0, unit)
+            computing = sum(path.latencies[i:back])
+            transferring = path.starts[back] - path.starts[i] - computing
+            for flag, costs in enumerate(problem.costs):
+                factors = [problem.factor(j) for j in batches if problem.chosen[stage][j] == flag]
+                taken, split, fused = costs["F"][stage].change, costs["B"][stage], costs["BW"][stage]
+                finish = min(
+                    (taken + fused.rise) * path.wholes[back],
+                    (taken + split.rise) * path.shares[back] + (taken + split.change) * path.weights[back],
+                )
+                held += math.fsum(factors) * max(0.0, taken * transferring)
+                held += math.fsum(f * f for f in factors) / scale * max(0.0, taken * computing + finish)
     return clock.time(min(heads)) + held / space / clock.scale
 
 

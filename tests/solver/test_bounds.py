@@ -7,10 +7,12 @@ import time
 import pytest
 from hypothesis import given, settings
 from instances import INSTANCES, Instance
+from msgspec.structs import replace
 from oracle import optimum
 from strategies import tiny_problems
 
 from debubble.compiler import placement
+from debubble.compiler.bound import memory
 from debubble.compiler.certificate import Certificate, check
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
@@ -116,3 +118,10 @@ def test_free_operations_have_a_bound_of_zero() -> None:
     """Where nothing takes time the bound is 0, and met."""
     certificate = best_bound(linear(2, 2, (0, 0, 0), 0, 8), incumbent=0.0)
     assert certificate.gap(0.0) == 0
+
+
+def test_memory_counts_every_micro_batch_by_its_own_factor() -> None:
+    """Factors of 1 and 3 hold 1 for 3 units of time, and 3 for 9; at a cap of 3 that takes 10."""
+    profile = Profile.uniform(stages=1, forward=1, backward_input=1, backward_weight=1)
+    problem = Problem(replace(profile, microbatches=(1.0, 3.0)), placement.linear(1), 2, 3)
+    assert memory(problem, 0) == pytest.approx(10)
