@@ -13,6 +13,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
+from .cost import Costs
 from .problem import Problem
 
 MAX_EXACT_SCALE = 10**9
@@ -34,17 +35,17 @@ class Clock:
         factors = profile.microbatches or (1.0,) * problem.microbatches
         self.microbatch = factors.index(min(factors)) if microbatch is None else microbatch
         self.factor = _exact(factors[self.microbatch])
-        ratio = profile.overlapped_pair
-        ratios = ratio if isinstance(ratio, tuple) else (1.0 if ratio is None else ratio,) * problem.stages
-        self.ratios = tuple(_exact(value) for value in ratios)
+        self.ratios = tuple(map(_exact, problem.pair_ratios))
+        self.evenness = _exact(min(factors)) / _exact(max(factors)) if max(factors) > 0 else Fraction(1)
+        """The least factor of a micro-batch over the largest."""
         self.split, self.fused = problem.backward != "fused", problem.backward != "split"
         costs = problem.least
         if microbatch is not None:
             own = [problem.costs[line[microbatch]] for line in problem.chosen]
             costs = {kind: tuple(table[kind][stage] for stage, table in enumerate(own)) for kind in costs}
-        self.durations = {
-            kind: tuple(_exact(cost.duration) * self.factor for cost in column) for kind, column in costs.items()
-        }
+        self.durations = _times(costs, self.factor)
+        self.partners = _times(problem.least, _exact(min(factors)))
+        """The durations that no other micro-batch in a pair undercuts."""
         times = {value for values in self.durations.values() for value in values} | set(self._transfers())
         for stage, share in enumerate(self.ratios):
             if share < 1:
@@ -95,6 +96,10 @@ class Clock:
         return ["B"] * self.split + ["BW"] * self.fused
 
 
+def _times(costs: Costs, factor: Fraction) -> dict[str, tuple[Fraction, ...]]:
+    return {kind: tuple(_exact(cost.duration) * factor for cost in column) for kind, column in costs.items()}
+
+
 def _exact(value: float) -> Fraction:
     """The decimal number that a float is written as."""
     return Fraction(repr(float(value)))
@@ -106,7 +111,8 @@ class Route:
 
     `starts[i]` is the earliest start of position i when nothing else runs; `latencies[i]` its least duration until its
     result leaves, `ends[i]` the least time from its start to the end of it and, for a backward, of its W;
-    `shares`, `weights` and `wholes` are the least device times of the flow part, of W, and of both.
+    `shares`, `weights` and `wholes` are device times of the flow part, of W, and of both, such that no step takes less
+    than the shares of what runs in it: a pair's time is shared out between its forward and its backward.
     """
 
     microbatches: int
@@ -137,11 +143,11 @@ class Route:
         for middle in range(before + 1, position):
             between.setdefault(self.devices[middle], []).append(middle)
         for inside in between.values():
-            rate = sum(self.shares[i] for i in inside)
+            rate = self._work(inside, self.shares, self.latencies)
             way = self.gap(before, inside[0]) + self.gap(inside[-1], position)
             found.add((way + rate, rate))
             # A single operation of the device is passed at its own rate even where its neighbours lie between.
-            found.add((lag, max(self.shares[i] for i in inside)))
+            found.add((lag, max(self.latencies[i] for i in inside)))
         if lag == 0 and self.devices[before] == self.devices[position]:
             return ()
         return upper(found)
@@ -152,9 +158,17 @@ class Route:
         for places in self.places.values():
             inside = [i for i in places if i < position]
             if inside:
-                rate = sum(self.shares[i] for i in inside)
+                rate = self._work(inside, self.shares, self.latencies)
                 lines.add((self.starts[inside[0]] + self.gap(inside[-1], position) + rate, rate))
         return highest(lines, self.microbatches)
+
+    def _work(self, inside: list[int], shares: tuple[int, ...], alone: tuple[int, ...]) -> int:
+        """The least time in which a device does what one micro-batch needs at these positions.
+
+        Its forwards, or its backwards, never share a step with each other.
+        """
+        kinds = ([alone[i] for i in inside if self.kinds[i] == kind] for kind in "FB")
+        return max(sum(shares[i] for i in inside), *map(sum, kinds))
 
     @cached_property
     def places(self) -> dict[int, list[int]]:
@@ -191,10 +205,10 @@ class Route:
         lines = {(max(self.gap(position, i) + self.ends[i] for i in ahead), 0)}
         if self.devices[position] != device:
             way = self.gap(position, ahead[0])
-            whole = sum(self.wholes[i] for i in ahead)
+            whole = self._work(ahead, self.wholes, self.ends)
             lines.add((way + whole, whole))
             if onward is not None:
-                flow = sum(self.shares[i] for i in ahead)
+                flow = self._work(ahead, self.shares, self.latencies)
                 lines.add((way + flow + onward[ahead[-1]], flow))
         return lines
 
@@ -243,15 +257,23 @@ def _least(problem: Problem, clock: Clock, kind: str, stage: int, device: int) -
     """(latency, end, share, weight, whole) of `Route`: the least over the operations that a schedule may use."""
     held = problem.placement.copies[device]
     down, durations = clock.down, clock.durations
-    overlapping = min((clock.ratios[s] for s in held), default=Fraction(1))
-    overlapping = min(overlapping, Fraction(1))
+    overlapping = min(Fraction(1), *(clock.ratios[s] for s in held))
     if kind == "F":
-        paired = [t for back in clock.backwards for s, _, t in clock.pairs([stage], list(held), back)]
-        latency = min([down(durations["F"][stage]), *paired])
-        share = down(durations["F"][stage] * min(clock.ratios[stage], Fraction(1)))
-        return latency, latency, share, 0, share
+        share = latency = alone = durations["F"][stage]
+        ratio = clock.ratios[stage]
+        if ratio < 1:
+            partner = min(clock.partners[back][s] for back in clock.backwards for s in held)
+            latency = min(alone, ratio * (alone + partner))
+            # Backwards count as if they overlapped with the cheapest forward; the others bear what that leaves out.
+            share = min(alone, ratio * alone + (ratio - overlapping) * partner * clock.evenness)
+        return down(latency), down(latency), down(share), 0, down(share)
+    # With which forward, or none, and at what ratio.
+    ways = [
+        (Fraction(1), Fraction(0)),
+        *((clock.ratios[s], clock.partners["F"][s]) for s in held if clock.ratios[s] < 1),
+    ]
     leaves = {
-        back: min([down(durations[back][stage]), *(t for _, _, t in clock.pairs(list(held), [stage], back))])
+        back: down(min(ratio * (durations[back][stage] + forward) for ratio, forward in ways))
         for back in clock.backwards
     }
     shares = {back: down(durations[back][stage] * overlapping) for back in clock.backwards}

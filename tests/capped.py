@@ -26,10 +26,10 @@ def capped(draw: st.DrawFn) -> Problem:
     """Problems of every kind, overlapped pairs and unequal micro-batches included, under caps from the least on."""
     backward = draw(st.sampled_from(["any", "split", "fused"]))
     problem = draw(problems(most_devices=4, most_microbatches=6, backward=backward))
-    factor = st.sampled_from([0.5, 1.0, 2.0])
+    factor, ratio = st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([0.5, 0.8, 1.1])
     profile = msgspec.structs.replace(
         problem.profile,
-        overlapped_pair=draw(st.sampled_from([None, 0.8, 1.1])),
+        overlapped_pair=draw(st.none() | ratio | st.tuples(*[ratio] * problem.stages)),
         microbatches=draw(st.none() | st.tuples(*[factor] * problem.microbatches)),
     )
     problem = dataclasses.replace(problem, profile=profile)
