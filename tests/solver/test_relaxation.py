@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -82,7 +84,7 @@ def test_checker_confirms_the_optimum_and_nothing_above(problem: Problem, count:
     """Finder and checker, which share no search, agree to the tick on the optimum of any relaxation."""
     assume(count <= problem.devices and (count == 1 or not problem.placement.bidirectional))
     caps = tuple(slack * least for least in problem.least_caps)
-    problem = Problem(problem.profile, problem.placement, problem.microbatches, caps, problem.objective, "any")
+    problem = replace(problem, memory_cap=caps, backward="any")
     devices = tuple(range(count))
     try:
         optimum = Walk(relax(problem, devices), FAR).optimum(Budget(4000))
