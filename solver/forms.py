@@ -19,7 +19,13 @@ class Forms:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.any = model.problem.backward == "any" or model.problem.pairs_pay
+        self.mixing = model.problem.backward == "any"
+        self.pairing = model.problem.pairs_pay
+
+    @property
+    def any(self) -> bool:
+        """True when there can be any other form."""
+        return self.mixing or self.pairing
 
     def fuses(self, *parts: int) -> bool:
         """True when a B, perhaps after the forward of its pair, may be fused with its W to save time or memory."""
@@ -27,7 +33,7 @@ class Forms:
         *_, backward = parts
         weight, fused = backward + model.size, backward + 2 * model.size
         apart = model.length(self._step(*parts)) + model.duration[weight]
-        return model.problem.backward == "any" and (
+        return self.mixing and (
             model.length(self._step(*parts[:-1], fused)) < apart or model.rise[fused] < model.rise[backward]
         )
 
@@ -53,16 +59,15 @@ class Forms:
 
     def _ways(self, step: int) -> Iterator[Callable[[Graph, int, int, random.Random], Move | None]]:
         """How a step can take another form."""
-        model = self.model
-        parts = model.parts(step)
-        kind = parts[-1] // model.size
+        parts = self.model.parts(step)
+        kind = parts[-1] // self.model.size
         if len(parts) == 2:
             yield self._apart
-        elif model.problem.pairs_pay:
+        elif self.pairing:
             yield self._pair
         if kind == B and self.fuses(*parts):
             yield self._fuse
-        if kind == BW and model.problem.backward == "any":
+        if kind == BW and self.mixing:
             yield self._split
 
     def _fuse(self, graph: Graph, device: int, index: int, chance: random.Random) -> Move:
