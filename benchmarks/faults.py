@@ -1,6 +1,6 @@
 """Faults at random: ranks that are killed at any moment, and ranks that are slow at any moment.
 
-    python benchmarks/faults.py [--kills 20] [--steps 1000]
+    python benchmarks/faults.py [--kills 20] [--steps 1000] [--save]
 
 First a rank of a running job is killed with SIGKILL, again and again: every time the job must end with a message that
 names this rank, within 15 s. Then the same steps are taken with and without random delays of 0 to 20 ms before each
@@ -9,7 +9,6 @@ forward: their losses must be the same. Exits with 1 when anything is otherwise.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -20,7 +19,7 @@ import time
 from pathlib import Path
 
 import torch
-from common import uniform
+from common import Table, arguments, save, uniform
 from torch import nn
 
 from debubble.compiler.certificate import Certificate
@@ -74,7 +73,7 @@ def workload() -> Workload:
     return Workload(stage, batch, nn.functional.mse_loss, sgd)
 
 
-def kill(chance: random.Random, plan: Plan) -> bool:
+def kill(chance: random.Random, plan: Plan, table: Table) -> bool:
     """One job with a rank that is killed between 3 and 6 s after its model was built."""
     victim = chance.randrange(DEVICES)
     with tempfile.NamedTemporaryFile() as death:
@@ -86,11 +85,11 @@ def kill(chance: random.Random, plan: Plan) -> bool:
             message = str(error)
         seconds = time.monotonic() - float(death.read() or "nan")
     fine = message.startswith(f"rank {victim}, ") and message.endswith("killed by SIGKILL") and seconds < LIMIT
-    print(f"{'ok ' if fine else 'BAD'} {seconds:5.1f} s after it: {message}", flush=True)
+    table.row("yes" if fine else "NO", f"{seconds:.1f}", message)
     return fine
 
 
-def delays(plan: Plan, steps: int) -> bool:
+def delays(plan: Plan, steps: int, table: Table) -> bool:
     """The same steps with and without delays."""
     os.environ.update(VICTIM="-1")
     losses = []
@@ -100,14 +99,12 @@ def delays(plan: Plan, steps: int) -> bool:
         assert result is not None
         losses.append(result.losses)
     same = losses[0] == losses[1]
-    print(
-        f"{'ok ' if same else 'BAD'} {steps} steps, last loss {losses[0][-1]:.9g} without and {losses[1][-1]:.9g} with"
-    )
+    table.row("yes" if same else "NO", steps, *(f"{found[-1]:.9g}" for found in losses))
     return same
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__ or "", "faults")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
@@ -116,8 +113,13 @@ def main() -> int:
     schedule = named_schedule("zb-h1", problem)
     plan = Plan.build(problem, schedule, Certificate(lower_bound=0.0, name="none", proof="solver"))
     chance = random.Random(options.seed)
-    fine = [kill(chance, plan) for _ in range(options.kills)]
-    return 0 if all(fine) and delays(plan, options.steps) else 1
+    killed = Table("A rank killed at random", ["right message within 15 s", "seconds", "message"])
+    fine = [kill(chance, plan, killed) for _ in range(options.kills)]
+    delayed = Table("Forwards delayed by 0 to 20 ms", ["same losses", "steps", "last without", "last with"])
+    fine.append(delays(plan, options.steps, delayed))
+    if options.save:
+        save("faults", [killed, delayed])
+    return 0 if all(fine) else 1
 
 
 if __name__ == "__main__":

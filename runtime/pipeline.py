@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -30,6 +31,7 @@ from .progress import OUTSIDE, Progress, describe
 from .stage import Stage
 from .trace import Event
 from .transport import Transport
+from .watchdog import Watchdog
 
 Keywords: TypeAlias = Mapping[str, Any] | Callable[[int, int], Mapping[str, Any]]
 """Keyword inputs of the stages: the same for all, or made for each (stage, micro-batch)."""
@@ -53,6 +55,8 @@ class Pipeline:
     ties: pairs of parameters, each as (stage, name), that are one weight in two places; their gradients are summed.
     data_parallel: the ranks that hold this rank's stages in other pipelines; gradients are averaged over them at the
         end of each step, losses stay those of each pipeline's own batch.
+    timeout: seconds after which this process is ended when one instruction does not end; a rank that waits for another
+        one gets 5 s more, so that the one that hangs is named first. None: the time-out of the process group holds.
     progress: is told where the rank is.
 
     Before the first step all ranks compare the plan, the placement, the shapes and the values of weights that have
@@ -69,6 +73,7 @@ class Pipeline:
         seed: int | None = None,
         ties: Sequence[Tie] = (),
         data_parallel: dist.ProcessGroup | None = None,
+        timeout: float | None = None,
         progress: Progress | None = None,
     ) -> None:
         problem = plan.problem
@@ -102,6 +107,9 @@ class Pipeline:
         self.steps = 0
         """Steps taken. Set it when training resumes: with the seed it decides the random numbers of the next step."""
         self._progress: Progress = [0, OUTSIDE] if progress is None else progress
+        self._watchdog = None if timeout is None else Watchdog(plan, self.rank, self._progress, timeout)
+        if self._watchdog is not None:
+            weakref.finalize(self, self._watchdog.stop)
         self._operations: dict[str, Callable[[Operation], None]] = {
             "F": self._forward,
             "B": self._backward_input,
@@ -197,6 +205,8 @@ class Pipeline:
         """Interpret instructions, finish the gradients of copies, let the caller update, and sum the loss."""
         progress = self._progress
         progress[0] = self.steps
+        if self._watchdog is not None:
+            self._watchdog.executions += 1
         try:
             for number, execute, argument in program:
                 progress[1] = number

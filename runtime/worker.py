@@ -65,7 +65,8 @@ def _train(
     modules = {s: workload.build(s, count, seed=job.seed).to(device) for s in problem.placement.copies[rank.rank]}
     parameters = list({id(p): p for module in modules.values() for p in module.parameters()}.values())
     optimizer = workload.optimizer(parameters) if workload.optimizer and parameters else None
-    pipeline = Pipeline(plan, modules, workload.loss, seed=job.seed, progress=progress)
+    timeout = job.timeout if progress is None else None  # else the launcher watches
+    pipeline = Pipeline(plan, modules, workload.loss, seed=job.seed, timeout=timeout, progress=progress)
     reference = Reference(workload, count, m, device, seed=job.seed) if job.check and rank.rank == 0 else None
     memory = HeldMemory(modules.values()) if device.type == "cpu" else None
     losses, seconds = [], []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -82,20 +83,34 @@ def test_no_steps_are_refused() -> None:
         run(named_plan("1f1b", 2, 4), EXAMPLE, steps=0)
 
 
-def test_torchrun(tmp_path: Path) -> None:
-    """Under torchrun every process is a rank, and rank 0 has the result."""
-    named_plan("1f1b", 2, 4).save(tmp_path / "plan.json")
-    script = tmp_path / "script.py"
+def _torchrun(directory: Path, model: str, options: str) -> subprocess.CompletedProcess[str]:
+    """Two ranks under torchrun that call `run` with these options and print whether it was right."""
+    named_plan("1f1b", 2, 4).save(directory / "plan.json")
+    script = directory / "script.py"
     script.write_text(
         "import sys\n"
         "from debubble.compiler.plan import Plan\n"
         "from debubble.runtime import run\n"
-        "result = run(Plan.load(sys.argv[1]), sys.argv[2], check=True)\n"
+        f"result = run(Plan.load(sys.argv[1]), sys.argv[2], {options})\n"
         "print('nothing' if result is None else result.ok)\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(script)]
-    done = subprocess.run([*command, str(tmp_path / "plan.json"), EXAMPLE], capture_output=True, text=True, check=True)
-    assert sorted(done.stdout.split()) == ["True", "nothing"]
+    words = [*command, str(directory / "plan.json"), model]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_torchrun(tmp_path: Path) -> None:
+    """Under torchrun every process is a rank, and rank 0 has the result."""
+    assert sorted(_torchrun(tmp_path, EXAMPLE, "check=True").stdout.split()) == ["True", "nothing"]
+
+
+def test_a_rank_that_hangs_under_torchrun_ends_the_job(tmp_path: Path) -> None:
+    """It says itself where it hangs, and torchrun ends the other."""
+    done = _torchrun(tmp_path, f"{FAILING}:hangs", "timeout=2")
+    assert done.returncode != 0
+    assert re.search(
+        r"rank 1, step 0, instruction \d+ of \d+, 1F2 \(micro-batch 2\): did not get on for 2 s", done.stderr
+    )
 
 
 def test_an_interrupt_ends_every_process(tmp_path: Path) -> None:
