@@ -40,7 +40,7 @@ def load(problem: Problem, device: int) -> float:
     that slot; and when the last micro-batch can be there, given how fast the left-out devices pass them on (the
     convoys of `relaxation`), and the tail.
     """
-    relaxation = relax(problem, (device,))
+    relaxation = relax(problem, ((device,), ()))
     scales = iter(_factor_sums(problem))
     heads: list[Fraction] = []
     work, best = Fraction(0), Fraction(0)
@@ -106,7 +106,7 @@ def turnaround(problem: Problem, device: int) -> float:
 
     Of several stages on the device, the least memory of any counts, and the most work that so many can have.
     """
-    relaxation = relax(problem, (device,))
+    relaxation = relax(problem, ((device,), ()))
     slots, counts, changes, space = relaxation.slots, relaxation.microbatches, relaxation.changes, relaxation.rooms[0]
     lags = [max((offset for offset, _ in slot.convoys), default=0) for slot in slots]
     firsts = [i for i, slot in enumerate(slots) if slot.previous < 0]

@@ -11,7 +11,7 @@ from . import bound
 from .errors import CertificateError
 from .problem import Problem
 from .refutation import refuted
-from .relaxation import most_kept
+from .relaxation import Kept, most_kept
 from .route import prepared
 
 MAX_STEPS = 1_000_000
@@ -42,8 +42,8 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """What binds, in words. Only `check` says whether it is true."""
         if self.backend is not None:
             return f"{self.backend} found that nothing is below"
-        device, devices = self.witness.get("device"), self.witness.get("devices")
-        kept = devices if isinstance(devices, list) else [devices]
+        device, devices, passing = map(self.witness.get, ("device", "devices", "passing"))
+        kept = (devices if isinstance(devices, list) else [devices]) + (passing if isinstance(passing, list) else [])
         named = f"device{'s' if len(kept) > 1 else ''} {' and '.join(map(str, kept))}"
         return {
             "critical path": "one micro-batch alone takes this long",
@@ -59,7 +59,8 @@ def check(problem: Problem, certificate: Certificate, *, deadline: float | None 
     """Recompute the bound of a certificate from the problem and the witness, and return it.
 
     The witness of "critical path" is empty, that of "load", "work", "memory" and "turnaround" is {"device": d}, that of
-    "relaxation" {"devices": [d, ...]}. Witnesses may come from strangers: their types are checked, the work is bounded.
+    "relaxation" {"devices": [d, ...], "passing": [d, ...]}: those kept whole, and in passing. Witnesses may come from
+    strangers: their types are checked, the work is bounded.
     Raises CertificateError when the claim does not hold, or cannot be checked in that work or by the `deadline`
     (time.monotonic).
     """
@@ -67,9 +68,10 @@ def check(problem: Problem, certificate: Certificate, *, deadline: float | None 
     if not math.isfinite(claim):
         raise CertificateError(f"the claimed bound {claim} is not a finite number")
     if name == "relaxation":
-        devices = _devices(problem, certificate.witness)
-        if not refuted(problem, devices, prepared(problem)[0].ticks(claim), MAX_STEPS, deadline):
-            raise CertificateError(f"an order of devices {list(devices)} alone has a value below the claimed {claim:g}")
+        kept = _kept(problem, certificate.witness)
+        if not refuted(problem, kept, prepared(problem)[0].ticks(claim), MAX_STEPS, deadline):
+            devices = [*kept[0], *kept[1]]
+            raise CertificateError(f"an order of devices {devices} alone has a value below the claimed {claim:g}")
         return claim
     if name == "critical path":
         _keys(certificate.witness, ())
@@ -95,14 +97,16 @@ def _device(problem: Problem, value: object) -> int:
     return value
 
 
-def _devices(problem: Problem, witness: dict[str, Any]) -> tuple[int, ...]:
-    """The kept devices of a relaxation, ascending."""
-    _keys(witness, ("devices",))
-    values = witness["devices"]
-    most = most_kept(problem)
-    if not isinstance(values, list) or not 1 <= len(values) <= most:
-        raise CertificateError(f"the witness keeps {values!r}, which is no list of 1 to {most} devices")
-    devices = tuple(_device(problem, value) for value in values)
-    if len(set(devices)) != len(devices):
+def _kept(problem: Problem, witness: dict[str, Any]) -> Kept:
+    """The devices that a relaxation keeps whole, at least one, and in passing."""
+    _keys(witness, ("devices", "passing"))
+    values = [witness["devices"], witness["passing"]]
+    if not all(isinstance(value, list) for value in values):
+        raise CertificateError(f"the witness keeps {values!r}, which are not two lists of devices")
+    whole, passing = (tuple(_device(problem, value) for value in devices) for devices in values)
+    kept, most = {*whole, *passing}, most_kept(problem)
+    if len(kept) != len(whole) + len(passing):
         raise CertificateError(f"the witness keeps a device twice: {values}")
-    return devices
+    if not whole or len(kept) > most:
+        raise CertificateError(f"the witness keeps {values}, not 1 to {most} devices of which the first is whole")
+    return whole, passing

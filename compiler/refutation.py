@@ -4,8 +4,8 @@ This is what checks a relaxation's bound. It knows nothing of how the bound was 
 latest end of every operation, then appends operations in the order of their starts, level by level, and forgets what
 another partial order of the same operations makes needless. The claim holds when nothing is left at the end.
 
-Where several devices are kept, each is first looked at alone, forwards and then in reversed time (`mirror`): this says
-how much time is left at least after every number of its operations.
+Where several devices are kept, one or two of them are first looked at without the others (`simpler`), forwards and
+then in reversed time (`mirror`): this says how much time is left to each at least after every number of operations.
 """
 
 from __future__ import annotations
@@ -16,37 +16,41 @@ from operator import le
 
 from .errors import CertificateError
 from .problem import Problem
-from .relaxation import NEVER, Counts, Move, Relaxation, mirror, relax
+from .relaxation import NEVER, Counts, Kept, Move, Relaxation, mirror, relax, simpler
 
 Moment = tuple[tuple[int, ...], ...]
 """A partial order: first when each kept device is free; then, for every slot with convoys, when each convoy let the
 last micro-batch arrive, and the arrivals of those that have not started there yet."""
-Left = dict[Counts, int]
-"""For the counters of one kept device, the least time from when it is free to the end; others cannot be completed."""
+Left = dict[Counts, tuple[int, ...]]
+"""For the counters of some devices, the least time from when each is free to the end; others cannot be completed."""
 
 
-def refuted(problem: Problem, devices: tuple[int, ...], target: int, steps: int, deadline: float | None = None) -> bool:
+def refuted(problem: Problem, kept: Kept, target: int, steps: int, deadline: float | None = None) -> bool:
     """True when every order in the relaxation that keeps these devices has a value of at least `target` ticks.
 
     Raises CertificateError when more than `steps` partial orders would have to be made to decide it, or the `deadline`
     (time.monotonic) comes before.
     """
     allowance = _Allowance(steps, deadline)
-    relaxation, limit = relax(problem, devices), target - 1
-    left: dict[int, Left] = {}
-    if len(devices) > 1:
-        for index, device in enumerate(devices):
-            if relaxation.measured[index]:
-                left[index] = _time_left(relax(problem, (device,)), limit, allowance)
+    relaxation, limit = relax(problem, kept), target - 1
+    left = _all_left(problem, kept, limit, allowance)
     return relaxation.final not in _Orders(relaxation, limit, left).earliest(allowance)
 
 
-def _time_left(alone: Relaxation, limit: int, allowance: _Allowance) -> Left:
-    """How much time is left to one kept device, from every state that it can reach and complete."""
-    passed = _Orders(alone, limit, {}, fill=False).earliest(allowance)
-    turned = mirror(alone)
-    completed = _Orders(turned, limit, {0: {turned.turned(counts): time for counts, time in passed.items()}})
-    return {turned.seen(counts): time for counts, time in completed.earliest(allowance).items()}
+def _all_left(problem: Problem, kept: Kept, limit: int, allowance: _Allowance) -> dict[tuple[int, ...], Left]:
+    """For some of the kept devices at a time, how much time is left to them."""
+    return {(*fewer[0], *fewer[1]): _time_left(problem, fewer, limit, allowance) for fewer in simpler(problem, kept)}
+
+
+def _time_left(problem: Problem, kept: Kept, limit: int, allowance: _Allowance) -> Left:
+    """How much time is left to each of these devices, from every state that they can reach and complete."""
+    fewer = relax(problem, kept)
+    known = _all_left(problem, kept, limit, allowance)
+    passed = _Orders(fewer, limit, known, partial=True).earliest(allowance)
+    turned = mirror(fewer)
+    before = {turned.turned(counts): times for counts, times in passed.items()}
+    completed = _Orders(turned, limit, {fewer.devices: before}, partial=True)
+    return {turned.seen(counts): times for counts, times in completed.earliest(allowance).items()}
 
 
 class _Allowance:
@@ -62,11 +66,22 @@ class _Allowance:
 
 
 class _Orders:
-    """The partial orders of a relaxation that can still end by `limit`; with `fill`, not those that waste a gap."""
+    """The partial orders of a relaxation that can still end by `limit`, but for those that waste a gap.
 
-    def __init__(self, relaxation: Relaxation, limit: int, left: dict[int, Left], *, fill: bool = True) -> None:
-        self.relaxation, self.limit, self.fill = relaxation, limit, fill
-        self.left = [(device, relaxation.part(device), known) for device, known in left.items()]
+    With `partial` the relaxation is part of a larger one. A gap may then be needed; and what is done at some time is
+    either all that starts first or, seen in reversed time, all but what ends last. Of both kinds, what is still to come
+    starts no earlier than the longest duration before the last end.
+    """
+
+    def __init__(
+        self, relaxation: Relaxation, limit: int, left: dict[tuple[int, ...], Left], *, partial: bool = False
+    ) -> None:
+        self.relaxation, self.limit, self.partial = relaxation, limit, partial
+        self.left = [
+            ([relaxation.devices.index(d) for d in devices], relaxation.part(devices), known)
+            for devices, known in left.items()
+        ]
+        self.longest = max(move.duration for move in relaxation.moves)
         gated = [i for i, slot in enumerate(relaxation.slots) if slot.convoys]
         self.gates = {i: 1 + 2 * number for number, i in enumerate(gated)}
         """For every slot with convoys, where these stand in a moment; its arrivals follow."""
@@ -86,19 +101,19 @@ class _Orders:
                     latest[i][j] = min(latest[i][j], latest[i][j + 1] - relaxation.shortest[i])
         return latest
 
-    def earliest(self, allowance: _Allowance) -> dict[Counts, int]:
-        """The states that can be reached, with the earliest time at which the first kept device is free in them."""
+    def earliest(self, allowance: _Allowance) -> Left:
+        """The states that can be reached, with the earliest time at which each kept device is free in them."""
         relaxation = self.relaxation
         first = ((0,) * len(relaxation.devices), *(part for i in self.gates for part in ((0,) * self._convoys(i), ())))
         levels: defaultdict[int, defaultdict[Counts, set[Moment]]] = defaultdict(lambda: defaultdict(set))
         levels[0][(0,) * len(relaxation.final)].add(first)
-        found: dict[Counts, int] = {}
+        found: Left = {}
         for level in range(sum(relaxation.final) + 1):
             for counts, moments in levels.pop(level, {}).items():
                 least = _needed(moments)
                 if not least:
                     continue
-                found[counts] = least[0][0][0]
+                found[counts] = tuple(map(min, zip(*(moment[0] for moment in least), strict=True)))
                 moves = relaxation.moves_from(counts)
                 allowance.take(len(least) * len(moves))
                 for move in moves:
@@ -107,7 +122,7 @@ class _Orders:
                         after[counter] += 1
                     into = tuple(after)
                     ends = self._ends(into)
-                    fillers = relaxation.fills(move, moves) if self.fill else []
+                    fillers = [] if self.partial else relaxation.fills(move, moves)
                     for moment in least:
                         begin = self._start(counts, moment, move)
                         if not any(self._start(counts, moment, m) + m.duration <= begin for m in fillers):
@@ -123,14 +138,15 @@ class _Orders:
         """By when each kept device has to be free with these counters, for what is left to it."""
         rests = self.relaxation.rests(counts)
         ends = [self.limit - rest for rest in rests]
-        for device, part, known in self.left:
-            if rests[device] != NEVER:
-                rest = known.get(tuple(counts[i] for i in part))
-                ends[device] = NEVER if rest is None else min(ends[device], self.limit - rest)
+        for devices, part, known in self.left:
+            left = known.get(tuple([counts[i] for i in part]), (self.limit - NEVER,) * len(devices))
+            for device, rest in zip(devices, left, strict=True):
+                if rests[device] != NEVER:
+                    ends[device] = min(ends[device], self.limit - rest)
         for i, slot in enumerate(self.relaxation.slots):
-            left = self.relaxation.microbatches[i] - counts[i]
-            if left:
-                ends[slot.device] = min(ends[slot.device], self.latest[i][-1] - left * slot.share)
+            coming = self.relaxation.microbatches[i] - counts[i]
+            if coming:
+                ends[slot.device] = min(ends[slot.device], self.latest[i][-1] - coming * slot.share)
         return ends
 
     def _start(self, counts: Counts, moment: Moment, move: Move) -> int:
@@ -151,8 +167,9 @@ class _Orders:
         end = start + move.duration
         if relaxation.measured[move.device] and end > self.limit:
             return None
-        # What comes later in this order starts later: no device does anything before `start` any more.
-        clocks = tuple(end if d == move.device else max(start, free) for d, free in enumerate(moment[0]))
+        # What comes later in this order starts later: no device does anything before `soonest` any more.
+        soonest = end - self.longest if self.partial else start
+        clocks = tuple(end if d == move.device else max(soonest, free) for d, free in enumerate(moment[0]))
         if any(map(int.__gt__, clocks, ends)):
             return None
         parts = list(moment)
@@ -178,9 +195,9 @@ class _Orders:
             if into[before] == relaxation.microbatches[before]:
                 parts[place] = (0,) * len(parts[place])
             else:
-                soonest = clocks[slots[before].device] + relaxation.shortest[before]
+                leaves = clocks[slots[before].device] + relaxation.shortest[before]
                 parts[place] = tuple(
-                    max(last, soonest + offset - rate)
+                    max(last, leaves + offset - rate)
                     for last, (offset, rate) in zip(parts[place], slots[i].convoys, strict=True)
                 )
             parts[place + 1] = _no_earlier(parts[place + 1], clocks[slots[i].device], relaxation.shortest[i])

@@ -6,6 +6,9 @@ faster than their own work allows (the convoy). Before the first there is a head
 of the whole problem gives a schedule of the relaxation with the same or a smaller value, so what no schedule of the
 relaxation reaches, no schedule of the problem reaches.
 
+A device may also be kept in passing: its forwards and backwards in some order, one at a time, without its W and its
+memory. What it proves is how micro-batches get in each other's way, for far fewer states.
+
 Three reductions lose nothing of the bound. Micro-batches of one direction are identical, so every stage takes them in
 number order (sort the starts of each stage; where they differ, all take the least factor, the times of those that keep
 their activations and the memory of those that are recomputed, which only helps). Times are whole ticks, durations and
@@ -17,15 +20,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from .problem import Problem
 from .route import Clock, Line, Route, highest, prepared
 
 NEVER = -(10**30)
-MAX_KEPT = 4
 
 Counts = tuple[int, ...]
+Kept = tuple[tuple[int, ...], tuple[int, ...]]
+"""The devices kept whole, at least one, and those kept in passing."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Slot:
     """The share of W."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Move:
     """One thing that a kept device may do next: `slots` it takes one step further, `counters` that go up by one.
 
@@ -70,7 +74,10 @@ class Move:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """Counters 0..n-1 count the slots done, n..2n-1 the W's done of each backward slot (unused for forwards)."""
+    """Counters 0..n-1 count the slots done, n..2n-1 the W's done of each backward slot.
+
+    The latter are unused for forwards and for devices kept in passing.
+    """
 
     devices: tuple[int, ...]
     slots: tuple[Slot, ...]
@@ -87,7 +94,8 @@ class Relaxation:
     @cached_property
     def final(self) -> Counts:
         """The counters when everything is done."""
-        weights = (m if slot.kind == "B" else 0 for slot, m in zip(self.slots, self.microbatches, strict=True))
+        counted = {counter for move in self.moves for counter in move.counters}
+        weights = (m if len(self.slots) + i in counted else 0 for i, m in enumerate(self.microbatches))
         return (*self.microbatches, *weights)
 
     @cached_property
@@ -131,13 +139,13 @@ class Relaxation:
         return [move for move in self.moves if self.permits(counts, held, move)]
 
     @cached_property
-    def fillers(self) -> tuple[Move, ...]:
+    def fillers(self) -> frozenset[Move]:
         """The moves that are never worse for being done in a gap that they fit: they need no memory and free some.
 
-        A W; and a B that does not raise memory, where its slot has no other kind of backward to choose.
+        A W; and an F or B that does not raise memory, where its slot has no other kind of move to choose.
         """
         only = [i for i in range(len(self.slots)) if sum(i in move.slots for move in self.moves) == 1]
-        return tuple(
+        return frozenset(
             move
             for move in self.moves
             if move.weight_of >= 0
@@ -180,9 +188,9 @@ class Relaxation:
                 rests[slot.device] = max(rests[slot.device], before[slot.device] + slot.tails[-1])
         return rests
 
-    def part(self, device: int) -> tuple[int, ...]:
-        """The counters of one kept device, in the order of the relaxation that keeps it alone."""
-        own = [index for index, slot in enumerate(self.slots) if slot.device == device]
+    def part(self, devices: tuple[int, ...]) -> tuple[int, ...]:
+        """The counters of some of the kept devices, in the order of the relaxation that keeps these."""
+        own = [index for index, slot in enumerate(self.slots) if self.devices[slot.device] in devices]
         return (*own, *(len(self.slots) + index for index in own))
 
 
@@ -278,24 +286,44 @@ def most_kept(problem: Problem) -> int:
     For span on a bidirectional placement one: no device is passed first in both directions, so that no two share a
     clock.
     """
-    return 1 if problem.objective == "span" and problem.placement.bidirectional else min(problem.devices, MAX_KEPT)
+    return 1 if problem.objective == "span" and problem.placement.bidirectional else problem.devices
 
 
-def relax(problem: Problem, devices: tuple[int, ...]) -> Relaxation:
+def simpler(problem: Problem, kept: Kept) -> list[Kept]:
+    """The relaxations that say how much time is left in this one, with one or two of its devices.
+
+    Each whole device alone; the first of them with each one in passing. For span only those whose clock starts with the
+    same forward.
+    """
+    whole, passing = kept
+    fewer: list[Kept] = [((device,), ()) for device in whole]
+    fewer += [((whole[0],), (device,)) for device in passing]
+    begin = relax(problem, kept).slots[0].stage
+    return [
+        part
+        for part in fewer
+        if part != kept and (problem.objective == "makespan" or relax(problem, part).slots[0].stage == begin)
+    ]
+
+
+@lru_cache(maxsize=64)
+def relax(problem: Problem, kept: Kept) -> Relaxation:
     """The relaxation that keeps these devices (see the module).
 
     For span the clock starts with the first forward of the kept device that a micro-batch passes first, and the value
     is the span of this device or of one passed before it. At most `most_kept` devices can be kept.
     """
     clock, paths = prepared(problem)
+    whole, passing = kept
+    devices = (*whole, *passing)
     slots: list[Slot] = []
     counts: list[int] = []
     for path in paths:
-        kept = sorted(position for device in devices for position in path.places.get(device, ()))
-        for index, position in enumerate(kept):
+        places = sorted(position for device in devices for position in path.places.get(device, ()))
+        for index, position in enumerate(places):
             kind, stage, device = path.kinds[position], path.stages[position], path.devices[position]
             first = index == 0
-            before = -1 if first else kept[index - 1]
+            before = -1 if first else places[index - 1]
             slots.append(
                 Slot(
                     device=devices.index(device),
@@ -307,16 +335,20 @@ def relax(problem: Problem, devices: tuple[int, ...]) -> Relaxation:
                     tails=_tails(problem, path, position, devices),
                     share=path.shares[position],
                     whole=path.wholes[position],
-                    weight=path.weights[position],
+                    weight=0 if device in passing else path.weights[position],
                 )
             )
             counts.append(path.microbatches)
     rooms = tuple(room(problem, device) for device in devices)
     measured = tuple(problem.objective == "makespan" or slots[0].device == d for d in range(len(devices)))
-    moves = tuple(_moves(problem, clock, devices, slots))
+    moves = (*_moves(problem, clock, slots, whole), *_passing_moves(clock, slots, len(whole)))
     factor = float(clock.factor)
-    changes = [problem.least[slot.kind][slot.stage].change * factor for slot in slots]
-    changes += [problem.least["W"][slot.stage].change * factor if slot.kind == "B" else 0.0 for slot in slots]
+    held = [slot.device < len(whole) for slot in slots]
+    changes = [problem.least[slot.kind][slot.stage].change * factor * held[i] for i, slot in enumerate(slots)]
+    changes += [
+        problem.least["W"][slot.stage].change * factor if slot.kind == "B" and held[i] else 0.0
+        for i, slot in enumerate(slots)
+    ]
     return Relaxation(devices, tuple(slots), moves, tuple(counts), tuple(changes), rooms, measured)
 
 
@@ -347,8 +379,8 @@ def _tails(problem: Problem, path: Route, position: int, devices: tuple[int, ...
     return highest(lines, path.microbatches)[::-1]
 
 
-def _moves(problem: Problem, clock: Clock, devices: tuple[int, ...], slots: list[Slot]) -> Iterator[Move]:
-    """Everything the kept devices may do: F, B, W, BW, and overlapped pairs whose ratio is below 1."""
+def _moves(problem: Problem, clock: Clock, slots: list[Slot], devices: tuple[int, ...]) -> Iterator[Move]:
+    """Everything the devices kept whole may do: F, B, W, BW, and overlapped pairs whose ratio is below 1."""
     least, factor, n = problem.least, float(clock.factor), len(slots)
 
     def move(device: int, kinds: list[tuple[str, int]], duration: int, weight_of: int = -1) -> Move:
@@ -377,3 +409,17 @@ def _moves(problem: Problem, clock: Clock, devices: tuple[int, ...], slots: list
                 for f in forwards:
                     for _, _, time in clock.pairs([slots[f].stage], [stage], kind):
                         yield move(device, [("F", f), (kind, i)], time)
+
+
+def _passing_moves(clock: Clock, slots: list[Slot], whole: int) -> Iterator[Move]:
+    """What devices kept in passing, those after the first `whole`, may do: F, their quickest backward, and pairs."""
+    for i, slot in enumerate(slots):
+        if slot.device < whole:
+            continue
+        kinds = ["F"] if slot.kind == "F" else clock.backwards
+        kind = min(kinds, key=lambda kind, stage=slot.stage: clock.durations[kind][stage])
+        yield Move(slot.device, (i,), (i,), -1, clock.down(clock.durations[kind][slot.stage]), 0.0)
+        for f, forward in enumerate(slots):
+            if slot.kind == "B" and forward.kind == "F" and forward.device == slot.device:
+                for _, _, time in clock.pairs([forward.stage], [slot.stage], kind):
+                    yield Move(slot.device, (f, i), (f, i), -1, time, 0.0)

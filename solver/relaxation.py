@@ -5,12 +5,11 @@ reached: when each device is free, when each pending micro-batch arrives, and th
 labels of a state the one that is nowhere later is enough. Operations are appended in the order of their starts, so
 clocks and arrivals can be raised to the latest start, which makes more labels equal.
 
-What is left from a state is bounded from below by `Futures`: the same walk, backwards, on each kept device alone.
+What is left from a state is bounded from below by `Futures`: the same walk, backwards, on one or two kept devices.
 """
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,8 +21,8 @@ from ..compiler.relaxation import NEVER, Counts, Move, Relaxation, mirror
 Label = tuple[int, ...]
 """In this order: the value already unavoidable; the time each kept device is free; for every convoy of every slot, when
 it let the last micro-batch arrive; for every slot with convoys, the pending arrivals."""
-Futures = dict[Counts, int]
-"""For the counters of one kept device, the least time from when it is free to the end; others cannot be completed."""
+Futures = dict[Counts, tuple[int, ...]]
+"""For the counters of some devices, the least time from when each is free to the end; others cannot be completed."""
 
 
 class OutOfBudgetError(Exception):
@@ -47,21 +46,27 @@ class Budget:
 class Walk:
     """One walk over a relaxation: labels whose value would be above `limit` are dropped.
 
-    With `fill`, what leaves a gap that a filler fits is skipped: no optimum is lost, though states are. With a `width`,
-    only so many labels of each level go on: the optimum is then that of some order, not of the best one.
+    What leaves a gap that a filler fits is skipped: no optimum is lost, though states are. A `partial` walk is that of
+    a part of a larger relaxation: it skips none, and what is done at some time is either all that starts first or, seen
+    in reversed time, all but what ends last. Of both kinds, what is still to come starts no earlier than the longest
+    duration before the last end.
     """
 
     def __init__(
         self,
         relaxation: Relaxation,
         limit: int,
-        futures: dict[int, Futures] | None = None,
+        futures: dict[tuple[int, ...], Futures] | None = None,
         *,
-        fill: bool = True,
-        width: int | None = None,
+        partial: bool = False,
     ) -> None:
-        self.relaxation, self.limit, self.fill, self.width = relaxation, limit, fill, width
-        self.futures = [(device, relaxation.part(device), known) for device, known in (futures or {}).items()]
+        self.relaxation, self.limit, self.partial = relaxation, limit, partial
+        self.longest = max(move.duration for move in relaxation.moves)
+        self.impossible = (limit + 1,) * len(relaxation.devices)
+        self.futures = [
+            ([relaxation.devices.index(device) for device in devices], relaxation.part(devices), known)
+            for devices, known in (futures or {}).items()
+        ]
         self.devices = len(relaxation.devices)
         self.lagged = [index for index, slot in enumerate(relaxation.slots) if slot.convoys]
         self.first_convoy: dict[int, int] = {}
@@ -75,6 +80,10 @@ class Walk:
         final = self.relaxation.final
         return next((labels[0][0] for counts, labels in self.states(budget) if counts == final), None)
 
+    def soonest(self, labels: list[Label]) -> tuple[int, ...]:
+        """The earliest time at which each kept device is free."""
+        return tuple(map(min, zip(*(label[1 : 1 + self.devices] for label in labels), strict=True)))
+
     def states(self, budget: Budget) -> Iterator[tuple[Counts, list[Label]]]:
         """Every state that can be reached, with its undominated labels, ascending. Raises OutOfBudgetError."""
         final = self.relaxation.final
@@ -85,27 +94,11 @@ class Walk:
         levels: defaultdict[int, dict[Counts, _Node]] = defaultdict(dict)
         levels[0][first.counts] = first
         for level in range(sum(final) + 1):
-            for node, labels in self._level(levels.pop(level, {})):
-                yield node.counts, labels
-                self._expand(node, labels, levels, level, budget)
-
-    def _level(self, nodes: dict[Counts, _Node]) -> Iterator[tuple[_Node, list[Label]]]:
-        """The labels of one level to go on with, by state."""
-        if self.width is None:
-            for node in nodes.values():
+            for node in levels.pop(level, {}).values():
                 labels = undominated(node.labels)
                 if labels:
-                    yield node, labels
-            return
-        stop = 1 + self.devices
-        entries = [
-            (label[0], sum(label[1:stop]), label, counts) for counts, node in nodes.items() for label in node.labels
-        ]
-        chosen: defaultdict[Counts, list[Label]] = defaultdict(list)
-        for _, _, label, counts in heapq.nsmallest(self.width, entries):
-            chosen[counts].append(label)
-        for counts, labels in chosen.items():
-            yield nodes[counts], labels
+                    yield node.counts, labels
+                    self._expand(node, labels, levels, level, budget)
 
     def _expand(
         self,
@@ -128,7 +121,7 @@ class Walk:
             if reached is None:
                 reached = bucket[counts] = _Node(self, counts)
             if reached.possible:
-                fillers = self.relaxation.fills(move, moves) if self.fill else []
+                fillers = [] if self.partial else self.relaxation.fills(move, moves)
                 _Step(self, node, reached, move, fillers).append(labels)
 
 
@@ -142,10 +135,11 @@ class _Node:
         self.counts = counts
         self.labels: set[Label] = set()
         self.rests = relaxation.rests(counts)
-        for device, part, known in walk.futures:
-            if self.rests[device] == NEVER:
-                continue
-            self.rests[device] = max(self.rests[device], known.get(tuple([counts[i] for i in part]), walk.limit + 1))
+        for devices, part, known in walk.futures:
+            left = known.get(tuple([counts[i] for i in part]), walk.impossible)
+            for device, rest in zip(devices, left, strict=False):
+                if NEVER < self.rests[device] < rest:
+                    self.rests[device] = rest
         self.possible = max(self.rests) <= walk.limit
         self.offsets: dict[int, int] = {}
         """For each slot with convoys, the place of its first pending arrival."""
@@ -177,8 +171,8 @@ class _Step:
         self.walk, self.reached, self.move = walk, reached, move
         ranks = [(slots[i], node.counts[i], i) for i in move.slots]
         self.clock = 1 + move.device
-        # Where the clock or the arrival is after which another move fits in a gap, and how long that takes.
-        self.fillers = [(node.offsets.get(m.slots[0], 0) if m.slots else 0, m.duration) for m in fillers]
+        # Where the arrival is after which another move fits in a gap (or 0), its head, and how long it takes.
+        self.fillers = [self._filler(node, m) for m in fillers]
         self.arrivals = [node.offsets[i] for slot, _, i in ranks if slot.convoys]
         self.head = max((slot.heads[rank] for slot, rank, _ in ranks if slot.heads), default=0)
         self.tail = max((slot.tails[rank] for slot, rank, _ in ranks), default=NEVER)
@@ -195,6 +189,14 @@ class _Step:
             if (j := successors[i]) >= 0 and slots[j].convoys
         ]
         self.edits = len(self.arrivals) + len(self.handed)
+
+    def _filler(self, node: _Node, move: Move) -> tuple[int, int, int]:
+        """(place of the arrival or 0, head, duration) of a move that may fit in a gap."""
+        if not move.slots:
+            return 0, 0, move.duration
+        slot = move.slots[0]
+        heads = self.walk.relaxation.slots[slot].heads
+        return node.offsets.get(slot, 0), heads[node.counts[slot]] if heads else 0, move.duration
 
     def append(self, labels: list[Label]) -> None:
         """Put the labels after the move to the state reached, but for those above the limit."""
@@ -226,9 +228,10 @@ class _Step:
                     del after[place]
                 else:
                     after.insert(place, arrival)
+            soonest = end - self.walk.longest if self.walk.partial else start
             for other in devices:
-                if after[other] < start:
-                    after[other] = start
+                if after[other] < soonest:
+                    after[other] = soonest
             after[clock] = end
             for other, rest in zip(devices, reached.rests, strict=True):
                 if after[other] + rest > value:
@@ -254,7 +257,7 @@ class _Step:
     def _wasteful(self, label: Label, start: int) -> bool:
         """True when a filler would be done before this start."""
         free = label[self.clock]
-        return any((max(free, label[at]) if at else free) + duration <= start for at, duration in self.fillers)
+        return any(max(free, label[at] if at else 0, head) + duration <= start for at, head, duration in self.fillers)
 
 
 def undominated(labels: set[Label]) -> list[Label]:
@@ -266,19 +269,17 @@ def undominated(labels: set[Label]) -> list[Label]:
     return kept
 
 
-def futures(relaxation: Relaxation, limit: int, budget: Budget) -> Futures:
-    """What is left at least from every state that a single kept device can reach and complete within the limit.
+def futures(
+    relaxation: Relaxation, limit: int, budget: Budget, simpler: dict[tuple[int, ...], Futures] | None = None
+) -> Futures:
+    """What is left at least from every state that a part of a relaxation can reach and complete within the limit.
 
-    A walk forwards says how early each state is reached, which is what is left of the walk backwards.
+    `simpler` are the futures of parts of this part. A walk forwards says how early each state is reached, which is what
+    is left of the walk backwards.
     Raises OutOfBudgetError.
     """
     turned = mirror(relaxation)
-    forwards = Walk(relaxation, limit, fill=False)
-    passed = {turned.turned(counts): _soonest(labels) for counts, labels in forwards.states(budget)}
-    backwards = Walk(turned, limit, {0: passed})
-    return {turned.seen(counts): _soonest(labels) for counts, labels in backwards.states(budget)}
-
-
-def _soonest(labels: list[Label]) -> int:
-    """The earliest time at which the first kept device is free."""
-    return min(label[1] for label in labels)
+    forwards = Walk(relaxation, limit, simpler, partial=True)
+    passed = {turned.turned(counts): forwards.soonest(labels) for counts, labels in forwards.states(budget)}
+    backwards = Walk(turned, limit, {relaxation.devices: passed}, partial=True)
+    return {turned.seen(counts): backwards.soonest(labels) for counts, labels in backwards.states(budget)}

@@ -19,7 +19,7 @@ from ..compiler.schedule import Schedule
 from ..compiler.simulation import simulate
 from ..compiler.verification import require_valid, verify
 from .backend import NAMES, BackendMissingError
-from .bounds import best_bound
+from .bounds import Finder
 from .constructions import construct
 from .exact import solve_exact
 from .improvement import improve
@@ -99,6 +99,7 @@ def _search(run: _Run, backend: str, seed: int) -> None:
     run.exact(backend)
     while not run.proved and run.time_left:
         seed += 1
+        run.bound(share=0.3)
         run.neighbourhoods(backend, seed, share=0.5)
         run.improve(seed, share=0.5)
 
@@ -128,6 +129,7 @@ class _Run:
         self.value = float("inf")
         self.best: Schedule = Schedule(())
         self.certificate = Certificate(lower_bound=0.0, name="critical path", proof="checked")
+        self.finder = Finder(problem)
         self.warnings: list[str] = []
 
     @property
@@ -172,10 +174,10 @@ class _Run:
                 break
 
     def bound(self, share: float) -> None:
-        """The strongest bound that is checked within a share of the time."""
+        """The strongest bound that is checked within a share of the time, going on where the last call ended."""
         if self.proved:
             return
-        certificate = best_bound(self.problem, incumbent=self.value, deadline=self.until(share), known=self.certificate)
+        certificate = self.finder.find(self.value, self.until(share))
         if certificate.lower_bound > self.certificate.lower_bound:
             self.certificate = certificate
             self.tell()

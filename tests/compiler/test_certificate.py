@@ -37,8 +37,9 @@ def certificate(bound: float, name: str, witness: dict[str, Any]) -> Certificate
         ("critical path", {}, 98.0),
         ("load", {"device": 3}, 265.0),
         ("turnaround", {"device": 0}, 312.0),
-        ("relaxation", {"devices": [0]}, 323.0),
-        ("relaxation", {"devices": [0, 2]}, 329.0),
+        ("relaxation", {"devices": [0], "passing": []}, 323.0),
+        ("relaxation", {"devices": [0, 2], "passing": []}, 329.0),
+        ("relaxation", {"devices": [0], "passing": [1, 2, 3]}, 329.0),
     ],
 )
 def test_check_accepts_exactly_what_holds(name: str, witness: dict[str, Any], value: float) -> None:
@@ -76,7 +77,7 @@ def test_turnaround_where_a_v_turns(cap: float, objective: str, value: float) ->
 def test_another_device_does_not_prove_it() -> None:
     """A witness with the device changed proves less, and is refused."""
     with pytest.raises(CertificateError):
-        check(PROBLEM, certificate(323.0, "relaxation", {"devices": [1]}))
+        check(PROBLEM, certificate(323.0, "relaxation", {"devices": [1], "passing": []}))
 
 
 @pytest.mark.parametrize(
@@ -89,11 +90,13 @@ def test_another_device_does_not_prove_it() -> None:
         ("load", {"device": 4}),
         ("load", {"device": -1}),
         ("load", {"device": 0, "more": 1}),
-        ("relaxation", {"devices": 0}),
-        ("relaxation", {"devices": []}),
-        ("relaxation", {"devices": [0, 0]}),
-        ("relaxation", {"devices": [0, None]}),
-        ("relaxation", {"devices": [0, 1, 2, 3, 0]}),
+        ("relaxation", {"devices": [0]}),
+        ("relaxation", {"devices": 0, "passing": []}),
+        ("relaxation", {"devices": [], "passing": [0]}),
+        ("relaxation", {"devices": [0, 0], "passing": []}),
+        ("relaxation", {"devices": [0], "passing": [1, 0]}),
+        ("relaxation", {"devices": [0], "passing": [None]}),
+        ("relaxation", {"devices": [0], "passing": [4]}),
     ],
 )
 def test_malformed_witnesses_are_refused(name: str, witness: dict[str, Any]) -> None:
@@ -112,7 +115,9 @@ def test_claims_that_are_no_numbers_are_refused(claim: float) -> None:
 def test_work_of_checking_is_bounded() -> None:
     """A check that does not end by its deadline is refused, not waited for."""
     with pytest.raises(CertificateError, match="too long"):
-        check(PROBLEM, certificate(1e6, "relaxation", {"devices": [0, 1, 2, 3]}), deadline=time.monotonic())
+        check(
+            PROBLEM, certificate(1e6, "relaxation", {"devices": [0, 1, 2, 3], "passing": []}), deadline=time.monotonic()
+        )
 
 
 def test_gap_is_zero_when_bound_and_value_meet() -> None:
