@@ -40,6 +40,8 @@ class Windows:
         self.after = list(after)
         self._seen: list[list[tuple[int, int, int]]] = [[] for _ in tasks.on_device]
         """What a device was like when its rules were last applied."""
+        self.shaved: list[tuple[int, int]] = []
+        """The orders (first, second) that probing decided, one after the other."""
         for parts in blocks:
             self._keep(parts)
         self.propagate()
@@ -159,6 +161,7 @@ class Windows:
                         trial.order(one, other)
                         trial.propagate()
                     except Refuted:
+                        self.shaved.append((other, one))
                         self.order(other, one)
                         self.propagate()
                         changed = True
@@ -236,7 +239,7 @@ class Windows:
             if direct is not None:
                 clock = latest[direct]
             else:
-                clock = 2 * self.target
+                clock = by_end[0][0]
                 for end, duration, other in by_end:
                     if after >> other & 1:
                         clock = (clock if clock < end else end) - duration
