@@ -33,12 +33,21 @@ class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.backward_input + self.backward_weight
 
 
+class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How far measured times vary: of each, the distance between the quartiles over the median."""
+
+    forward: float = 0.0
+    backward_input: float = 0.0
+    backward_weight: float = 0.0
+    backward: float = 0.0
+
+
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Costs of one stage for one micro-batch: durations in time units, memory in memory units.
 
     `backward` is the duration of a fused backward (default: backward_input + backward_weight), `static_memory`
     what weights, gradients and optimizer state hold, `output_bytes` the size of what it sends forward
-    (and receives backward).
+    (and receives backward). `spread` is there where the times were measured.
     """
 
     forward: float
@@ -48,6 +57,7 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     memory: Memory = Memory()
     static_memory: float = 0.0
     output_bytes: float = 0.0
+    spread: Spread | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def fused(self) -> float:
@@ -68,6 +78,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     `comm` is the time of one transfer between two devices: a number, a `Link`, or a matrix `[from][to]`.
     `overlapped_pair` is the duration of an overlapped pair as a ratio to its F + backward (of the forward's stage,
     when a list). `microbatches` holds one factor per micro-batch on every cost: times, memory changes and bytes.
+    `machine` says in words where the times were measured.
     """
 
     format: str = FORMAT
@@ -78,6 +89,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     memory_unit: str = ""
     overlapped_pair: float | tuple[float, ...] | None = None
     microbatches: tuple[float, ...] | None = None
+    machine: str | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -112,6 +124,9 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
                 yield f"{key}.backward", stage.backward, 0
             for name in ("forward", "backward_input", "backward_weight"):
                 yield f"{key}.memory.{name}", getattr(stage.memory, name), -math.inf
+            if isinstance(stage.spread, Spread):
+                for name in Spread.__struct_fields__:
+                    yield f"{key}.spread.{name}", getattr(stage.spread, name), 0
         if isinstance(self.comm, Link):
             yield "comm.latency", self.comm.latency, 0
             yield "comm.bandwidth", self.comm.bandwidth, 0

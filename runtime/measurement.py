@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..compiler.errors import InputError
-from ..compiler.profile import Link, Memory, Profile
+from ..compiler.profile import Link, Memory, Profile, Spread
 from ..compiler.profile import Stage as Costs
 from .link import measure_link
 from .memory import HeldMemory
@@ -31,20 +31,18 @@ DOMINANT = 0.8
 UNEVEN = 1.5
 """From where on a measurement looks wrong: spread of times, B + W over BW, one stage's share, its ratio to the mean."""
 
+_FIELDS = {"F": "forward", "B": "backward_input", "W": "backward_weight", "BW": "backward"}
+"""What a profile calls the times of each kind of operation."""
+
 NEGLIGIBLE = 0.01
 """The spread of operations that take less than this part of the longest one does not matter."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A profile in milliseconds and MiB, with where it was taken and how far its times can be trusted.
-
-    `spread` holds, for every stage and kind of operation, the distance between the quartiles over the median.
-    """
+    """A profile in milliseconds and MiB, which says where it was taken and how far its times vary; what looks wrong."""
 
     profile: Profile
-    machine: str
-    spread: tuple[dict[str, float], ...]
     warnings: tuple[str, ...]
 
 
@@ -70,13 +68,12 @@ def measure(
         inputs, targets = workload.data(0, microbatches, seed=seed)
         values = tuple(tensor.to(place) for tensor in cut(inputs, microbatches, "inputs")[0])
         target = tuple(tensor.to(place) for tensor in cut(targets, microbatches, "targets")[0])
-        costs, spreads = [], []
+        costs: list[Costs] = []
         for index in range(stages):
             last = index == stages - 1
             stage = Stage(index, workload.build(index, stages, seed=seed).to(place), workload.loss if last else None)
             bench = _Bench(stage, values, target if last else None, place)
             times = bench.times(repeat)
-            spreads.append({kind: _spread(found) for kind, found in times.items()})
             outputs = () if last else stage.try_forward(values, {}, place)
             costs.append(_costs(bench, times, _static(workload, stage.module), outputs))
             values = outputs
@@ -84,8 +81,8 @@ def measure(
         torch.set_num_threads(threads)
     largest = max(int(cost.output_bytes) for cost in costs)
     link = Link(**measure_link(largest)) if stages > 1 else 0.0
-    profile = Profile(stages=tuple(costs), comm=link, time_unit="ms", memory_unit="MiB")
-    return Measurement(profile, _machine(place), tuple(spreads), tuple(_warnings(profile, spreads)))
+    profile = Profile(stages=tuple(costs), comm=link, time_unit="ms", memory_unit="MiB", machine=_machine(place))
+    return Measurement(profile, tuple(_warnings(profile)))
 
 
 class _Bench:
@@ -165,6 +162,7 @@ def _costs(bench: _Bench, times: dict[str, list[float]], static: int, outputs: T
         memory=Memory(after_forward, rise, -(after_forward + rise)),
         static_memory=static / MEBIBYTE,
         output_bytes=float(sum(tensor.nbytes for tensor in outputs)),
+        spread=Spread(**{_FIELDS[kind]: _spread(found) for kind, found in times.items()}),
     )
 
 
@@ -194,11 +192,12 @@ def _machine(device: torch.device) -> str:
     return f"{name}, torch {torch.__version__}, {platform.system()}"
 
 
-def _warnings(profile: Profile, spreads: Sequence[dict[str, float]]) -> list[str]:
+def _warnings(profile: Profile) -> list[str]:
     """What looks wrong."""
     warnings = []
     longest = max(max(stage.forward, stage.fused) for stage in profile.stages)
-    for index, (stage, spread) in enumerate(zip(profile.stages, spreads, strict=True)):
+    for index, stage in enumerate(profile.stages):
+        spread = {kind: getattr(stage.spread, field) for kind, field in _FIELDS.items()}
         times = {"F": stage.forward, "B": stage.backward_input, "W": stage.backward_weight, "BW": stage.fused}
         kind = max((k for k in times if times[k] >= NEGLIGIBLE * longest), key=spread.__getitem__, default="F")
         if spread[kind] > WIDE_SPREAD:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from debubble.compiler.errors import InputError
-from debubble.compiler.profile import Link, Profile
+from debubble.compiler.profile import Link, Profile, Spread
 from debubble.runtime.measurement import Measurement, measure
 
 EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'transformer.py'}:workload"
@@ -57,6 +58,16 @@ def test_the_link_is_measured(measured: Measurement) -> None:
     assert isinstance(link, Link)
     assert link.latency > 0
     assert measured.profile.time_unit == "ms"
+
+
+def test_the_profile_says_how_far_its_times_vary(measured: Measurement) -> None:
+    """Two repetitions are never the same to the nanosecond, in F at least."""
+    assert all(isinstance(stage.spread, Spread) and stage.spread.forward > 0 for stage in measured.profile.stages)
+
+
+def test_the_profile_says_where_it_was_measured(measured: Measurement) -> None:
+    """The version of torch is a part of it."""
+    assert f"torch {torch.__version__}" in str(measured.profile.machine)
 
 
 def test_the_profile_can_be_saved(measured: Measurement, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from ..summary import amount
 from .options import check_writable, json_option, require_torch
@@ -28,18 +29,19 @@ def command(
     found = measure(model, stages=stages, microbatches=microbatches, repeat=repeat, device=device)
     found.profile.save(output)
     if as_json:
-        more = {"machine": found.machine, "spread": found.spread, "warnings": found.warnings}
+        spread = [msgspec.to_builtins(stage.spread) for stage in found.profile.stages]
+        more = {"machine": found.profile.machine, "spread": spread, "warnings": found.warnings}
         print_json({"profile": output, "stages": stages, **more})
         return
     columns = ["stage", "F", "B", "W", "BW", "spread", "memory F", "B", "W", "static"]
     rows = []
-    for index, (stage, spread) in enumerate(zip(found.profile.stages, found.spread, strict=True)):
+    for index, stage in enumerate(found.profile.stages):
         times = (stage.forward, stage.backward_input, stage.backward_weight, stage.fused)
         memory = (stage.memory.forward, stage.memory.backward_input, stage.memory.backward_weight)
-        numbers = [f"{time:.3f}" for time in times] + [f"{max(spread.values()):.0%}"]
+        numbers = [f"{time:.3f}" for time in times] + [f"{max(msgspec.to_builtins(stage.spread).values()):.0%}"]
         rows.append([str(index), *numbers, *(f"{change:+.2f}" for change in memory), amount(stage.static_memory)])
     print_table(columns, rows)
-    print_text(f"\ntimes in {found.profile.time_unit}, memory in {found.profile.memory_unit}; {found.machine}")
+    print_text(f"\ntimes in {found.profile.time_unit}, memory in {found.profile.memory_unit}; {found.profile.machine}")
     for warning in found.warnings:
         print_text(f"warning: {warning}")
     print_text(f"saved as {output}; use it with: debubble compile {output} --microbatches {microbatches}")
