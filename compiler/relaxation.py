@@ -417,8 +417,8 @@ def _passing_moves(clock: Clock, slots: list[Slot], whole: int) -> Iterator[Move
         if slot.device < whole:
             continue
         kinds = ["F"] if slot.kind == "F" else clock.backwards
-        kind = min(kinds, key=lambda kind, stage=slot.stage: clock.durations[kind][stage])
-        yield Move(slot.device, (i,), (i,), -1, clock.down(clock.durations[kind][slot.stage]), 0.0)
+        quickest, kind = min((clock.durations[kind][slot.stage], kind) for kind in kinds)
+        yield Move(slot.device, (i,), (i,), -1, clock.down(quickest), 0.0)
         for f, forward in enumerate(slots):
             if slot.kind == "B" and forward.kind == "F" and forward.device == slot.device:
                 for _, _, time in clock.pairs([forward.stage], [slot.stage], kind):

@@ -16,7 +16,7 @@ from debubble.compiler.bound import memory
 from debubble.compiler.certificate import Certificate, check
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
-from debubble.solver.bounds import best_bound
+from debubble.solver.bounds import Finder, best_bound
 
 NEED_MORE = {
     "linear-8x16-cap8-makespan": 847,
@@ -98,6 +98,13 @@ def test_deadline_in_the_past_still_gives_a_bound() -> None:
     problem = linear(4, 8, (10, 11, 8), 1, 8)
     certificate = best_bound(problem, deadline=time.monotonic() - 1)
     assert 0 <= check(problem, certificate) <= 283
+
+
+def test_finder_asked_again_goes_on() -> None:
+    """What a deadline cut short is taken up again, up to the optimum (independent exact solver)."""
+    finder = Finder(linear(4, 8, (10, 11, 8), 1, 6))
+    first = finder.find(329, time.monotonic() - 1).lower_bound
+    assert first < finder.find(329).lower_bound == 329
 
 
 def test_reports_only_improvements() -> None:
