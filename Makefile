@@ -30,7 +30,7 @@ acceptance: $(VENV)/installed
 	for table in zero-bubble optima tight v dualpipe; do $(BIN)/python benchmarks/quality.py $$table --save || exit 1; done
 	$(BIN)/python benchmarks/scale.py --save
 	$(BIN)/python benchmarks/emulation.py --save
-	cd tests && ../$(BIN)/python damage.py 20000 11
+	$(BIN)/python benchmarks/damages.py --save
 	$(BIN)/python benchmarks/faults.py
 
 $(VENV)/installed: $(VENV)/requirements $(SOURCES)

@@ -1,16 +1,9 @@
-"""Random damages to valid schedules, and whether they change what a reference execution does.
-
-As a command it is an acceptance run: `python tests/damage.py 10000 [seed]` makes that many damages, prints how many of
-each kind changed the outcome, and every one that verification judged wrongly.
-"""
+"""Random damages to valid schedules, and whether they change what a reference execution does."""
 
 from __future__ import annotations
 
 import random
 import re
-import sys
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -366,27 +359,3 @@ def _accepted(level: Level, problem: Problem, rows: Rows) -> bool:
         return level.judge(problem, rows)
     except ValueError:
         return False  # unreadable
-
-
-def main() -> int:
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
-    rng = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    tally: Counter[tuple[str, str, str]] = Counter()
-    wrong = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for number, verdict in enumerate(trials(rng, [Orders(), Streams(), Torch(Path(folder))])):
-            if number >= count:
-                break
-            tally[verdict.level, verdict.kind, "changed" if verdict.changed else "harmless"] += 1
-            if verdict.wrong:
-                wrong += 1
-                print("WRONG", verdict.level, verdict.kind, "changed" if verdict.changed else "harmless")
-                print("\n".join("  " + "  ".join(row) for row in verdict.rows))
-    for (level, kind, effect), number in sorted(tally.items()):
-        print(f"{level:8} {kind:14} {effect:9} {number}")
-    print(f"{count} damages, {wrong} judged wrongly")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

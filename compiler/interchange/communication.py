@@ -133,10 +133,12 @@ def check_whole_stages(drawing: Drawing, placement: Placement, report: Report) -
     """REDUCE_GRAD, UNSHARD and RESHARD, where the file has them.
 
     Each stage that computes weight gradients is reduced once, after the last of them. A stage is unsharded while it
-    computes, if it ever is, and neither unsharded nor resharded twice.
+    computes, if it ever is, and neither unsharded nor resharded twice. A file without REDUCE_GRAD is wrong when it
+    shards: torch (2.13) then never reduces what replicas have summed. Otherwise only the division by the number of
+    micro-batches is missing, which whoever sums losses does without.
     """
     verbs = {item.verb for row in drawing.rows for item in row.items if isinstance(item, Communication)}
-    if "REDUCE_GRAD" in verbs:
+    if verbs & {"REDUCE_GRAD", "UNSHARD", "RESHARD"}:
         for device in range(len(drawing.rows)):
             _check_reductions(drawing, placement, device, report)
     elif drawing.communicates and any(
@@ -148,8 +150,8 @@ def check_whole_stages(drawing: Drawing, placement: Placement, report: Report) -
     ):
         report.warning(
             "no-reduce",
-            "the file has no REDUCE_GRAD: torch would then neither scale the gradients by the number of micro-batches "
-            "nor reduce them over data-parallel replicas",
+            "the file has no REDUCE_GRAD: torch would then neither divide the gradients by the number of micro-batches "
+            "nor reduce them where stages are sharded over replicas",
         )
     if "UNSHARD" in verbs or "RESHARD" in verbs:
         report.warning("sharding", "UNSHARD and RESHARD are checked for their order; their time is not counted")

@@ -102,11 +102,14 @@ class Judgement:
         if self.timeline is not None:
             ratio = self.timeline.bubble_ratio(self.timeline.makespan)
             drawn = "" if self.drawn_makespan is None else f", drawn as {self.drawn_makespan:g}"
+            profile = self.timeline.problem.profile
+            time = f" {profile.time_unit}" if profile.time_unit else ""
+            memory = f" {profile.memory_unit}" if profile.memory_unit else ""
             lines += [
-                f"  makespan     {self.timeline.makespan:g}{drawn}; span {self.timeline.span:g}",
+                f"  makespan     {self.timeline.makespan:g}{time}{drawn}; span {self.timeline.span:g}{time}",
                 f"  bubble ratio {'-' if ratio is None else f'{ratio:.2%}'} (idle time over ideal time); "
                 f"idle fraction {self.timeline.idle_fraction:.2%} (of all device time)",
-                f"  peak memory  {' '.join(_shortened([f'{peak:g}' for peak in self.timeline.peak_memory]))}",
+                f"  peak memory  {' '.join(_shortened([f'{peak:g}' for peak in self.timeline.peak_memory]))}{memory}",
             ]
         return "\n".join(lines)
 

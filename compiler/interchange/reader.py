@@ -123,16 +123,16 @@ def read_schedule(
     content = files.read_text(path)
     if len(content) > MAX_BYTES:
         raise InputError(f"the file is larger than {MAX_BYTES // 2**20} MiB", code="too-large", source=source)
-    report = Report()
-    if dialect == "auto":
-        dialect, report = detect(content)
-    elif dialect not in DIALECTS:
-        raise InputError(f"unknown dialect {dialect!r}", hint=f"one of auto, {', '.join(DIALECTS)}")
     try:
-        drawing = DIALECTS[dialect](content)
+        drawing, report = _draw(content, dialect)
+        if drawing.report.has("bad-token") and not _draw(content.upper(), dialect)[0].report.has("bad-token"):
+            first = drawing.report.errors[0]
+            message = "letters are capitals (hint: write the whole file in capitals)"
+            raise InputError(message, code="bad-token", line=first.line, column=first.column)
     except InputError as error:
         error.source = source
         raise
+    dialect = drawing.dialect
     report.merge(drawing.report)
     schedule = Schedule.of(
         ([item for item in row.items if not isinstance(item, Communication)] for row in drawing.rows),
@@ -152,6 +152,16 @@ def read_schedule(
         if dialect in torch_csv.DIALECTS:
             check_loss_order(drawing, where, findings)
     return ReadSchedule(source, dialect, schedule, where, m, report, findings, drawing, content, streams, origins)
+
+
+def _draw(content: str, dialect: str) -> tuple[Drawing, Report]:
+    """Read a text in a dialect, or in the one it seems to be in; the report holds the choices that were made."""
+    report = Report()
+    if dialect == "auto":
+        dialect, report = detect(content)
+    elif dialect not in DIALECTS:
+        raise InputError(f"unknown dialect {dialect!r}", hint=f"one of auto, {', '.join(DIALECTS)}")
+    return DIALECTS[dialect](content), report
 
 
 def _stated(

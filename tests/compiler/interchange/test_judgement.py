@@ -13,7 +13,7 @@ from debubble.compiler.interchange import Judgement, verify_file
 from debubble.compiler.named import named_schedule
 from debubble.compiler.plan import Plan
 from debubble.compiler.problem import Problem
-from debubble.compiler.profile import Profile
+from debubble.compiler.profile import Profile, Stage
 
 UNIT_BACKWARD = Profile.uniform(stages=4, forward=1, backward_input=0.5, backward_weight=0.5)
 SPLIT = "0F0,0F1,1F0,1F1,1I0,1W0,1I1,1W1,0I0,0W0,0I1,0W1\n"
@@ -246,6 +246,13 @@ def test_sharding_is_checked(tmp_path: Path) -> None:
     assert codes(judge(tmp_path, good.replace("0RESHARD", "0RESHARD,0RESHARD"))) == ["extra-reshard"]
 
 
+def test_sharding_without_reduction_is_an_error(tmp_path: Path) -> None:
+    """Where replicas shard a stage, torch reduces its gradient at REDUCE_GRAD and nowhere else."""
+    assert codes(judge(tmp_path, "0UNSHARD,0F0,0B0,0RESHARD\n")) == ["missing-reduce"]
+    assert judge(tmp_path, "0UNSHARD,0F0,0RESHARD\n", forward_only=True).valid
+    assert judge(tmp_path, "0F0,0B0\n").report.warnings == []
+
+
 def test_no_reduction_at_all_is_a_warning(tmp_path: Path) -> None:
     """Files from before REDUCE_GRAD leave it to others; torch today would not."""
     found = judge(tmp_path, COMMUNICATING.replace(",0REDUCE_GRAD", "").replace(",1REDUCE_GRAD", ""))
@@ -324,3 +331,21 @@ def test_a_plan_that_was_changed(plan_file: Path) -> None:
     """A dropped send is found in the streams, and the digest no longer fits."""
     plan_file.write_text(plan_file.read_text().replace('"send 0F0 >1", ', "", 1).replace('"send 0F0 >1",', "", 1))
     assert {"digest", "unmatched-receive"} <= set(codes(verify_file(plan_file)))
+
+
+@pytest.mark.parametrize("content", ["0f0,0b0\n", "f0 f1 bw0 bw1\nf0 bw0 f1 bw1\n", "0f0,0i0,0w0,0send_f0\n"])
+def test_small_letters_are_one_error(tmp_path: Path, content: str) -> None:
+    """A file whose letters are not capitals gets one hint, not one error per entry."""
+    found = judge(tmp_path, content)
+    assert [(error.code, error.line, error.column) for error in found.report.errors] == [("bad-token", 1, 1)]
+    assert "capitals" in found.report.errors[0].message
+
+
+def test_the_summary_has_units(tmp_path: Path) -> None:
+    """Numbers are printed in the units of the profile."""
+    profile = Profile(
+        stages=(Stage(forward=1, backward_input=1, backward_weight=1),), time_unit="ms", memory_unit="MiB"
+    )
+    text = judge(tmp_path, "F0 BW0\n", profile=profile).summary()
+    assert "makespan     3 ms; span 3 ms" in text
+    assert "peak memory  1 MiB" in text
