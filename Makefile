@@ -2,7 +2,7 @@
 # make test   the tests
 # make lint   ruff and mypy
 # make docs   the documentation as a site under site/
-# make acceptance   what takes long: tables of quality and scale (kept under benchmarks/results/), damages, faults
+# make acceptance   what takes long: tables of quality and scale (kept under benchmarks/results/), damages, damaged files, faults
 # Each makes .venv first and installs debubble there, with all it needs in the versions of constraints.txt.
 
 PYTHON ?= python3
@@ -31,6 +31,7 @@ acceptance: $(VENV)/installed
 	$(BIN)/python benchmarks/scale.py --save
 	$(BIN)/python benchmarks/emulation.py --save
 	$(BIN)/python benchmarks/damages.py --save
+	$(BIN)/python benchmarks/fuzz.py
 	$(BIN)/python benchmarks/faults.py
 
 $(VENV)/installed: $(VENV)/requirements $(SOURCES)

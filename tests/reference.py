@@ -60,7 +60,7 @@ class Machine:
         self.bound: list[dict[Operation, Any]] = [{} for _ in devices]
         self.ready: list[set[Operation]] = [set() for _ in devices]
         self.started: list[set[Operation]] = [set() for _ in devices]
-        self.sent: dict[tuple[int, int], list[int]] = defaultdict(list)
+        self.sent: dict[tuple[int, int], list[tuple[Operation, int]]] = defaultdict(list)
         self.posted: dict[tuple[int, int], list[Any]] = defaultdict(list)
         self.reduced: dict[tuple[int, int], int] = defaultdict(int)
         self.reductions: list[Any] = []
@@ -103,7 +103,7 @@ class Machine:
                 raise Broken("sends what it does not have")
             self.started[device].add((kind, stage, microbatch))
             channel = self.sent[device, peer]
-            channel.append(self.made[device][kind, stage, microbatch])
+            channel.append(((kind, stage, microbatch), self.made[device][kind, stage, microbatch]))
             self._deliver(device, peer, len(channel) - 1)
         elif verb == "recv":
             kind, stage, microbatch, peer, slot = rest
@@ -122,10 +122,13 @@ class Machine:
             self.reduced[rest[0], device] += 1
 
     def _deliver(self, source: int, target: int, number: int) -> None:
-        """The k-th receive of a channel gets what the k-th send sends."""
+        """The k-th receive of a channel gets what the k-th send sends, which is what both sides have to mean."""
         sent, posted = self.sent[source, target], self.posted[source, target]
         if number < len(sent) and number < len(posted):
-            self.buffers[target][self.bound[target][posted[number]]] = sent[number]
+            name, value = sent[number]
+            if name != posted[number]:
+                raise Broken("receives another value than it names")
+            self.buffers[target][self.bound[target][name]] = value
 
     def _finished(self, device: int, verb: str, *rest: Any) -> bool:
         if verb == "send":

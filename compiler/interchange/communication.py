@@ -244,7 +244,7 @@ def check_loss_order(drawing: Drawing, placement: Placement, report: Report) -> 
                     f"{name}: the last stage takes its forwards out of order (micro-batch {expected} is next), and "
                     "torch gives a backward the loss of the forward that came at its number"
                 )
-                say = report.error if drawing.communicates else report.warning
+                say = report.error if drawing.lowered else report.warning
                 say("loss-order", message, operation=name, **drawing.rows[device].at(device, place))
                 return
             expected += 1

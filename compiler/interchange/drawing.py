@@ -96,6 +96,11 @@ class Drawing:
             item.microbatch is not None for row in self.rows for item in row.items if type(item) is Communication
         )
 
+    @cached_property
+    def lowered(self) -> bool:
+        """True when the file holds more than computations, as torch's runtime executes it."""
+        return any(type(item) is Communication for row in self.rows for item in row.items)
+
     @property
     def drawn_makespan(self) -> float | None:
         """The columns from the first entry to the last, where idle cells are drawn; one cell is one unit."""

@@ -88,7 +88,8 @@ def _read_step(
         drawing.report.error("cell-count", message, line=number, column=1)
         return
     for place, (token, start) in enumerate(cells):
-        device = place if columns is None else max(0, bisect_right(columns, start) - 1)
+        full = columns is None or len(cells) == len(columns)  # then the order of the cells says more than their columns
+        device = place if full else max(0, bisect_right(columns, start) - 1)
         if token in _IDLE:
             continue
         row, item = drawing.rows[device], _parse(token, kinds)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from .. import files
-from ..diagnostic import Diagnostic, Report
+from ..diagnostic import MAX_OF_A_KIND, Diagnostic, Report
 from ..errors import InputError
 from ..instruction import Stream
 from ..placement import Placement
@@ -30,6 +31,7 @@ DIALECTS: dict[str, Callable[[str], Drawing]] = {
     "megatron": megatron.read,
 }
 _SAMPLE = 2**16
+_NAME = re.compile(r"[FIBW]\d")
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,11 @@ def read_schedule(
             first = drawing.report.errors[0]
             message = "letters are capitals (hint: write the whole file in capitals)"
             raise InputError(message, code="bad-token", line=first.line, column=first.column)
+        if dialect == "auto" and drawing.report.counts["bad-token"] > MAX_OF_A_KIND and not _NAME.search(content):
+            first = drawing.report.errors[0]
+            message = "this is no schedule: it names no operation, in any dialect"
+            hint = f"--dialect {'|'.join(DIALECTS)} says what is wrong with each entry"
+            raise InputError(message, code="bad-token", line=first.line, column=first.column, hint=hint)
     except InputError as error:
         error.source = source
         raise

@@ -7,29 +7,16 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from corpus import PIECES as PIECES_OF_TEXT
+from corpus import SCHEDULES as CORPUS
+from corpus import SEPARATORS as SEPARATORS_OF_TEXT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from debubble.compiler.interchange import DIALECTS, Judgement, verify_file
 
-CORPUS = {
-    "text": "# placement: linear\n# microbatches: 2\nF0 F1 . BW0 BW1\n. F0 BW0 F1 B1 W1\n",
-    "pairs": "0F0 3F0 0F1+3BW0 3F1 3BW1 0BW0 0BW1\n1F0 2F0 1F1 2F1 2BW0 1BW0 2BW1 1BW1\n",
-    "torch": "0F0,,0F1,1F0,1F1,1I0,1W0,1B1,0B0,0B1\r\n",
-    "communication": (
-        "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD\n"
-    ),
-    "overlap": "0F0,1F0,(0F1;1B0)OVERLAP_F_B,1F1,1B1,0B0,0B1\n",
-    "printed": "        Rank 0 Rank 1\nStep 0: F0_s0  None\nStep 1:        F0_s1\nStep 2: None   B0_s1\nStep 3: B0_s0",
-    "megatron": "[1, 1, 2, 2, -2, -2, -1, -1]\n[1, 1, 2, 2, -2, -2, -1, -1]\n",
-}
-PIECES = st.sampled_from(
-    ["0F0", "1F0", "F0", "2B1", "0W1", "0BW0", "0I0", "0F0+1B1", "(0F0;0B1)OVERLAP_F_B", "0SEND_F0", "1RECV_F0",
-     "1SEND_B0", "0RECV_B0", "0UNSHARD", "0RESHARD", "0REDUCE_GRAD", "F0_s1", "None", "1", "-1", "999999999F999999999",
-     "7F7", "Rank 0", "Step 0:", "# placement: ", "# microbatches: ", "v", "loop", "0,1,0", "a|(b", "{", '"', "\x00",
-     "é", "\u2028"]
-)  # fmt: skip
-SEPARATORS = st.sampled_from([" ", ",", "\n", "\r\n", "\t", ";", "", ".", ", "])
+PIECES = st.sampled_from(PIECES_OF_TEXT)
+SEPARATORS = st.sampled_from(SEPARATORS_OF_TEXT)
 SOUP = st.lists(st.tuples(PIECES, SEPARATORS), max_size=40).map(lambda parts: "".join(map("".join, parts)))
 
 

@@ -265,6 +265,7 @@ def test_the_loss_order_without_communication_is_a_warning(tmp_path: Path) -> No
     found = judge(tmp_path, "0F1,0F0,0B0,0B1\n")
     assert found.valid
     assert [warning.code for warning in found.report.warnings] == ["loss-order"]
+    assert codes(judge(tmp_path, "0F1,0F0,0B0,0B1,0REDUCE_GRAD\n")) == ["loss-order"]
 
 
 def test_the_caret_stands_under_the_token(tmp_path: Path) -> None:
@@ -339,6 +340,13 @@ def test_small_letters_are_one_error(tmp_path: Path, content: str) -> None:
     found = judge(tmp_path, content)
     assert [(error.code, error.line, error.column) for error in found.report.errors] == [("bad-token", 1, 1)]
     assert "capitals" in found.report.errors[0].message
+
+
+def test_a_file_that_is_no_schedule_is_one_error(tmp_path: Path) -> None:
+    """Any other text file is refused in one sentence; a stated dialect still says what is wrong with each entry."""
+    content = "node1 -- Conv2d(3, 64) -- forward_compute_time=1.5, backward_compute_time=2.5\n" * 9
+    assert len(judge(tmp_path, content).report.errors) == 1
+    assert len(judge(tmp_path, content, dialect="torch").report.errors) == 10
 
 
 def test_the_summary_has_units(tmp_path: Path) -> None:

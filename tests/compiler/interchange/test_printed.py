@@ -22,6 +22,14 @@ def test_table_with_header_and_blank_cells() -> None:
     assert orders(content) == ["0F0", "1F0 1BW0"]
 
 
+def test_full_steps_need_no_alignment() -> None:
+    """Where a step has a cell for every device, cells that drifted from the header's columns belong in their order."""
+    content = (
+        "         Rank 0 Rank 1 Rank 2\nStep 0: F0_s0 None None\nStep 1: None F0_s1 None\nStep 2: None None F0_s2\n"
+    )
+    assert orders(content) == ["0F0", "1F0", "2F0"]
+
+
 def test_split_letters_of_old() -> None:
     """B beside W is the input gradient, and that is said."""
     drawing = printed.read("F0_s0\nB0_s0\nW0_s0\n")
