@@ -43,7 +43,7 @@ def damaged(rng: random.Random, content: bytes, pieces: tuple[str, ...]) -> byte
         if what == 1:
             piece = content[start:end] * rng.choice((0, 2, 40))
         elif what == 2:
-            piece = bytes(rng.randrange(256) for _ in range(end - start))
+            piece = bytes(rng.randrange(rng.choice((128, 128, 128, 256))) for _ in range(end - start))
         elif what == 3:
             other = rng.randint(0, len(content))
             piece = content[other : other + 30]

@@ -1,10 +1,10 @@
 """How long verifying a schedule of a million operations takes, and how much memory; and how it grows.
 
-    python benchmarks/verify.py [OPERATIONS ...]
+    python benchmarks/verify.py [OPERATIONS ...] [--save]
 
-Writes a ZB-H1 schedule on 16 devices as torch CSV, without and with communication, verifies the files in processes of
-their own, and prints processor seconds and peak memory. Where torch is installed, its own checks of the same schedule
-(that no operation is missing, and the simulation of its communication) run beside it.
+Writes a ZB-H1 schedule on 16 devices in the text form, as torch CSV, without and with communication, and as a plan,
+verifies the files in processes of their own, and prints processor seconds and peak memory. Where torch is installed,
+its own checks of the same schedule (that no operation is missing, and the simulation of its communication) run beside it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ import sys
 import tempfile
 from pathlib import Path
 
+import common
+
 DEVICES = 16
 
 WRITE = """
-import sys
-from debubble.compiler import placement
-from debubble.compiler.interchange import communication, torch_csv
-from debubble.compiler.lowering import lower
+import gc, sys
+from debubble.compiler import bound, placement
+from debubble.compiler.certificate import Certificate
+from debubble.compiler.interchange import communication, text, torch_csv
 from debubble.compiler.named import named_schedule
+from debubble.compiler.plan import Plan
 from debubble.compiler.problem import Problem
 from debubble.compiler.profile import Profile
 
@@ -29,8 +32,14 @@ devices, microbatches, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 profile = Profile.uniform(stages=devices, forward=1, backward_input=1, backward_weight=1)
 problem = Problem(profile, placement.linear(devices), microbatches)
 schedule = named_schedule("zb-h1", problem)
+gc.disable()
+witness = {"device": 0}
+work = Certificate(lower_bound=bound.work(problem, 0), name="work", proof="checked", witness=witness)
+plan = Plan.build(problem, schedule, work)
+plan.save(f"{folder}/plan.json")
+open(f"{folder}/orders.txt", "w").write(text.write(schedule, problem))
 open(f"{folder}/compute.csv", "w").write(torch_csv.write(schedule))
-open(f"{folder}/communication.csv", "w").write(communication.write(lower(problem, schedule)))
+open(f"{folder}/communication.csv", "w").write(communication.write(plan.streams))
 """
 
 VERIFY = """
@@ -73,17 +82,22 @@ def measured(code: str, *arguments: object, limit: float = 600) -> tuple[float, 
 
 
 def main() -> None:
-    sizes = [int(size) for size in sys.argv[1:]] or [100_000, 1_000_000]
-    for size in sizes:
+    parser = common.arguments(__doc__, "verify")
+    parser.add_argument("sizes", nargs="*", type=int, default=[100_000, 1_000_000], metavar="OPERATIONS")
+    options = parser.parse_args()
+    table = common.Table("Verification", ("operations", "file", "tool", "CPU seconds", "MiB", "result"))
+    for size in options.sizes:
         microbatches = -(-size // (3 * DEVICES))
         with tempfile.TemporaryDirectory() as folder:
             measured(WRITE, DEVICES, microbatches, folder)
-            for name in ("compute.csv", "communication.csv"):
+            for name in ("orders.txt", "compute.csv", "communication.csv", "plan.json"):
                 path = Path(folder) / name
-                for tool, code, limit in (("debubble", VERIFY, 600), ("torch", TORCH, 60)):
+                tools = [("debubble", VERIFY, 600.0), ("torch", TORCH, 60.0)]
+                for tool, code, limit in tools if name.endswith(".csv") else tools[:1]:
                     seconds, memory, note = measured(code, path, DEVICES, microbatches, limit=limit)
-                    use = f"{seconds:6.1f} s {memory:5.0f} MiB"
-                    print(f"{size:>9} operations, {name:17} {tool:8} {use}  {note}", flush=True)
+                    table.row(size, name, tool, f"{seconds:.1f}", f"{memory:.0f}", note)
+    if options.save:
+        common.save("verify", [table])
 
 
 if __name__ == "__main__":

@@ -87,7 +87,9 @@ def _place(message: str, content: bytes) -> dict[str, int]:
     """The place that a message of msgspec is about: `... unknown field `x` - at `$.stages[2]``."""
     path = re.search(r"at `\$(.*)`$", message)
     unknown = re.search(r"unknown field `(\w+)`", message)
-    return Places(content.decode).of(*steps(path[1] if path else ""), *([unknown[1]] if unknown else []))
+    return Places(lambda: content.decode(errors="replace")).of(
+        *steps(path[1] if path else ""), *([unknown[1]] if unknown else [])
+    )
 
 
 def _malformed(message: str, content: bytes, name: str) -> InputError:
