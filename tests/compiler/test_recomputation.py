@@ -166,8 +166,8 @@ def test_a_plan_holds_the_choice(recompute: Recompute, tmp_path: str) -> None:
     """A plan is read back as the same problem, and is valid."""
     problem = unit(recompute)
     certified(problem, named_schedule("1f1b", problem), time_limit=1).save(f"{tmp_path}/plan.json")
-    plan, report = read(f"{tmp_path}/plan.json")
-    assert (plan.problem.chosen, report.errors) == (problem.chosen, [])
+    reading = read(f"{tmp_path}/plan.json")
+    assert (reading.plan.problem.chosen, reading.report.errors) == (problem.chosen, [])
 
 
 def test_another_choice_in_the_file_is_noticed(tmp_path: str) -> None:
@@ -179,7 +179,7 @@ def test_another_choice_in_the_file_is_noticed(tmp_path: str) -> None:
         text = file.read()
     with open(path, "w") as file:
         file.write(text.replace('"recompute": 2', '"recompute": 3'))
-    assert {error.code for error in read(path)[1].errors} >= {"digest", "false-claim"}
+    assert {error.code for error in read(path).report.errors} >= {"digest", "false-claim"}
 
 
 def test_the_summary_says_what_is_recomputed() -> None:

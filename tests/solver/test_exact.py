@@ -49,8 +49,7 @@ def test_the_optimum_is_that_of_every_order(problem: Problem) -> None:
 
     Without pairs, which the model lacks, and spans of two directions, which only devices that wait at first can have.
     """
-    ratio = problem.profile.overlapped_pair
-    assume(ratio is None or ratio >= 1)
+    assume(not problem.pairs_pay)
     assume(problem.objective == "makespan" or not problem.placement.bidirectional)
     best = optimum(problem, 3000)
     assume(best is not None)
