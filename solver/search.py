@@ -101,7 +101,7 @@ def _search(run: _Run, backend: str, seed: int) -> None:
         seed += 1
         run.bound(share=0.3)
         run.neighbourhoods(backend, seed, share=0.5)
-        run.improve(seed, share=0.5)
+        run.improve(seed, share=1.0 if run.problem.pairs_pay else 0.5)  # then nothing comes after it
 
 
 def certified(
