@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import accumulate
 
 from .operation import KINDS
 from .problem import Problem
-from .relaxation import relax, room
+from .relaxation import Relaxation, relax, room
 from .route import Clock, prepared, route
 
 
@@ -110,30 +110,22 @@ def turnaround(problem: Problem, device: int) -> float:
     slots, counts, changes, space = relaxation.slots, relaxation.microbatches, relaxation.changes, relaxation.rooms[0]
     lags = [max((offset for offset, _ in slot.convoys), default=0) for slot in slots]
     firsts = [i for i, slot in enumerate(slots) if slot.previous < 0]
-    heads, returns, tails, taken, left = [], [], [], [], []
+    heads, tails, taken, left = [], [], [], []
     for first, end in zip(firsts, [*firsts[1:], len(slots)], strict=True):
         turn = (first + end) // 2
         heads.append(slots[first].heads[0] if slots[first].heads else 0)
-        returns.append(heads[-1] + sum(slots[i].share + lags[i + 1] for i in range(first, turn)))
         back = sum(lags[turn:end]) + sum(slot.share for slot in slots[turn : end - 1]) + slots[end - 1].whole
         tails.append(max(back, slots[turn - 1].tails[-1]))
         taken += [changes[i] for i in range(first, turn)]
         left += [changes[i] + changes[first + end - 1 - i] for i in range(first, turn)]
     total = sum(m for slot, m in zip(slots, counts, strict=True) if slot.kind == "F")
-    rise = min(move.rise for move in relaxation.moves if any(slots[i].kind == "B" for i in move.slots))
-    fits = _fitting(space - rise, min(taken), total)
+    fits = _fitting_forwards(relaxation)
     if fits < 1:
         return 0.0
-    forwards, backwards, weights = (
-        _most([(work, m) for work, m, slot in zip(works, counts, slots, strict=True) if slot.kind == kind])
-        for kind, works in (
-            ("F", [slot.share for slot in slots]),
-            ("B", [slot.whole for slot in slots]),
-            ("B", [slot.weight for slot in slots]),
-        )
-    )
-    value = max(min(heads), min(returns) - forwards[fits]) + forwards[-1] + backwards[-1]
+    forwards, backwards = _most(relaxation, "F", "whole"), _most(relaxation, "B", "whole")
+    value = max(min(heads), min(_returns(relaxation)) - forwards[fits]) + forwards[-1] + backwards[-1]
     if fits < total:
+        weights = _most(relaxation, "B", "weight")
         fill = max(
             backwards[coming] + weights[_fitting(space - coming * min(taken), min(left), total - coming)]
             for coming in range(1, fits + 1)
@@ -142,10 +134,71 @@ def turnaround(problem: Problem, device: int) -> float:
     return prepared(problem)[0].time(value)
 
 
-def _most(works: Iterable[tuple[int, int]]) -> list[int]:
-    """For every number of things, the most work that so many can have; `works` are (work of one, how many such)."""
-    each = sorted((work for work, count in works for _ in range(count)), reverse=True)
-    return list(accumulate(each, initial=0))
+def crossing(problem: Problem, device: int) -> float:
+    """What two devices of a bidirectional placement idle until their first gradients return, for span.
+
+    On each device the first gradient returns R_down after the first forward going down, or R_up after the first going
+    up, and until then it can only run the K forwards that its memory has room for (see `turnaround`). Where the first
+    forward going down comes s after the first going up,
+    value >= all work - K * F + min(R_down + max(0, s), R_up + max(0, -s)).
+    A device further down sees an s that is larger by at least the ways down and up between the two, so not both can
+    choose it. The largest of this device and each one further down.
+    """
+    clock, paths = prepared(problem)
+    if problem.objective != "span" or len(paths) != 2:
+        return 0.0
+    down, up = ([path.starts[path.places[d][0]] for d in range(problem.devices)] for path in paths)
+
+    def least(at: int) -> tuple[int, int]:
+        relaxation = relax(problem, ((at,), ()))
+        forwards, backwards = _most(relaxation, "F", "whole"), _most(relaxation, "B", "whole")
+        busy = forwards[-1] + backwards[-1] - forwards[_fitting_forwards(relaxation)]
+        returns_down, returns_up = _returns(relaxation)
+        return busy + returns_down, busy + returns_up
+
+    own_down, own_up = least(device)
+    best = 0
+    for other in range(problem.devices):
+        apart = down[other] - down[device] + up[device] - up[other]
+        its_down, its_up = least(other) if down[other] > down[device] else (1, 0)
+        if own_up <= own_down and its_down <= its_up:
+            both = max(own_up, its_down, -(-(own_up + its_down + apart) // 2))
+            best = max(best, min(both, max(own_down, its_down), max(its_up, own_up)))
+    return clock.time(best)
+
+
+def _returns(relaxation: Relaxation) -> list[int]:
+    """When the first gradient of each route can return to a kept device."""
+    found: list[int] = []
+    for slot in relaxation.slots:
+        if slot.previous < 0:
+            clock, returned = slot.heads[0] if slot.heads else 0, False
+        clock += max((offset for offset, _ in slot.convoys), default=0)
+        if slot.kind == "B" and not returned:
+            found.append(clock)
+            returned = True
+        clock += slot.share
+    return found
+
+
+def _fitting_forwards(relaxation: Relaxation) -> int:
+    """How many forwards at most a kept device can have memory for beside the rise of a backward."""
+    slots = relaxation.slots
+    taken = min(change for slot, change in zip(slots, relaxation.changes, strict=False) if slot.kind == "F")
+    total = sum(m for slot, m in zip(slots, relaxation.microbatches, strict=True) if slot.kind == "F")
+    rise = min(move.rise for move in relaxation.moves if any(slots[i].kind == "B" for i in move.slots))
+    return _fitting(relaxation.rooms[0] - rise, taken, total)
+
+
+def _most(relaxation: Relaxation, kind: str, work: str) -> list[int]:
+    """For every number of F or B, the most work ("whole", or "weight": that of W alone) that so many can have."""
+    works = [
+        getattr(slot, work)
+        for slot, m in zip(relaxation.slots, relaxation.microbatches, strict=True)
+        if slot.kind == kind
+        for _ in range(m)
+    ]
+    return list(accumulate(sorted(works, reverse=True), initial=0))
 
 
 def _fitting(space: float, each: float, most: int) -> int:
@@ -189,5 +242,6 @@ OF_A_DEVICE: dict[str, Callable[[Problem, int], float]] = {
     "work": work,
     "memory": memory,
     "turnaround": turnaround,
+    "crossing": crossing,
 }
 """The bounds that look at one device, by name."""

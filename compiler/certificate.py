@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from . import bound
 from .errors import CertificateError
+from .operation import Operation, parse_operation
 from .problem import Problem
+from .propagation import contradicted
 from .refutation import refuted
 from .relaxation import Kept, most_kept
 from .route import prepared
 
 MAX_STEPS = 1_000_000
 """How many partial orders the checking of one certificate may make."""
+MAX_LOOKS = 400_000
+"""How often the checking of one certificate may look at an operation to narrow its window."""
 
 
 class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -51,14 +56,18 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             "work": f"device {device} has this much to compute",
             "memory": f"what device {device} has to hold, and for how long, fits its cap in no less time",
             "turnaround": f"the cap of device {device} makes it wait for its first gradient, and for its last",
+            "crossing": f"device {device}, or one further down, waits for its first gradient with its cap full",
             "relaxation": f"{named} cannot be faster, even with all other devices as fast as can be",
+            "propagation": "for anything less, some device would have to start an operation before its inputs, the "
+            "work before it and its cap allow",
         }.get(self.name, self.name)
 
 
 def check(problem: Problem, certificate: Certificate, *, deadline: float | None = None) -> float:
     """Recompute the bound of a certificate from the problem and the witness, and return it.
 
-    The witness of "critical path" is empty, that of "load", "work", "memory" and "turnaround" is {"device": d}, that of
+    The witness of "critical path" is empty, that of "load", "work", "memory", "turnaround" and "crossing" is
+    {"device": d}, that of "propagation" {"orders": [["0F1", "0B0"], ...]} (the first runs before the second), that of
     "relaxation" {"devices": [d, ...], "passing": [d, ...]}: those kept whole, and in passing. Witnesses may come from
     strangers: their types are checked, the work is bounded.
     Raises CertificateError when the claim does not hold, or cannot be checked in that work or by the `deadline`
@@ -72,6 +81,11 @@ def check(problem: Problem, certificate: Certificate, *, deadline: float | None 
         if not refuted(problem, kept, prepared(problem)[0].ticks(claim), MAX_STEPS, deadline):
             devices = [*kept[0], *kept[1]]
             raise CertificateError(f"an order of devices {devices} alone has a value below the claimed {claim:g}")
+        return claim
+    if name == "propagation":
+        _keys(certificate.witness, ("orders",))
+        if not contradicted(problem, claim, _orders(certificate.witness["orders"]), MAX_LOOKS, deadline):
+            raise CertificateError(f"propagation leaves a value below the claimed {claim:g}")
         return claim
     if name == "critical path":
         _keys(certificate.witness, ())
@@ -110,3 +124,15 @@ def _kept(problem: Problem, witness: dict[str, Any]) -> Kept:
     if not whole or len(kept) > most:
         raise CertificateError(f"the witness keeps {values}, not 1 to {most} devices of which the first is whole")
     return whole, passing
+
+
+def _orders(values: object) -> Iterator[tuple[Operation, Operation]]:
+    """The orders of a propagation, (first, second), one after the other."""
+    if not isinstance(values, list):
+        raise CertificateError(f"the witness orders {values!r}, which is no list")
+    for value in values:
+        try:
+            first, second = map(parse_operation, value)
+        except (TypeError, ValueError) as error:
+            raise CertificateError(f"the witness orders {value!r}, which are not two operations") from error
+        yield first, second

@@ -53,6 +53,4 @@ def _refutation(model: Tasks, target: int, deadline: float) -> list[tuple[int, i
 
 def _certificate(model: Tasks, bound: int, orders: list[tuple[int, int]]) -> Certificate:
     named = [[str(model.operations[i]) for i in order] for order in orders]
-    return Certificate(
-        lower_bound=bound * model.tick, name="propagation", proof="checked", witness={"orders": named}
-    )
+    return Certificate(lower_bound=bound * model.tick, name="propagation", proof="checked", witness={"orders": named})

@@ -74,6 +74,18 @@ def test_turnaround_where_a_v_turns(cap: float, objective: str, value: float) ->
     assert check(problem, certificate(value, "turnaround", {"device": 7})) == value
 
 
+@pytest.mark.parametrize(("p", "value"), [(4, 236), (8, 474), (16, 950)])
+def test_crossing_of_two_directions(p: int, value: float) -> None:
+    """Two devices in the middle cannot both have the direction first that suits them."""
+    profile = Profile.uniform(
+        stages=p, forward=10, backward_input=11, backward_weight=8, comm=1, memory=(2.0, -1.0, -1.0)
+    )
+    problem = Problem(profile, placement.bidirectional(p), 2 * p, 2.0 * p, "span", "split")
+    middle = certificate(value, "crossing", {"device": p // 2 - 1})
+    assert check(problem, middle) == value
+    assert str(p // 2 - 1) in middle.reason
+
+
 def test_another_device_does_not_prove_it() -> None:
     """A witness with the device changed proves less, and is refused."""
     with pytest.raises(CertificateError):
