@@ -18,6 +18,12 @@ def read_layers(path: str | os.PathLike[str], *, include_input: bool = True) -> 
 
     Raises InputError, which names the file, when it cannot be understood.
     """
+    found = read_model(path, include_input=include_input)
+    return Layers.of(found) if isinstance(found, Profile) else found
+
+
+def read_model(path: str | os.PathLike[str], *, include_input: bool = True) -> Profile | Layers:
+    """The profile in a file, or its layers. Raises InputError, which names the file, when it cannot be understood."""
     text = files.read_text(path)
     try:
         if text.lstrip().startswith("{"):
@@ -30,17 +36,15 @@ def read_layers(path: str | os.PathLike[str], *, include_input: bool = True) -> 
         raise
 
 
-def _from_json(path: str | os.PathLike[str], text: str) -> Layers:
+def _from_json(path: str | os.PathLike[str], text: str) -> Profile | Layers:
     try:
         content = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):  # `load` says where
-        return Layers.load(path)
+        return Profile.load(path)
     if pipedream.is_map(content):
         placed = ",".join(map(str, pipedream.owners(content)))
         raise InputError(
             "this maps stages to ranks and holds no costs", code="wrong-format", hint=f"--placement {placed} does so"
         )
-    family = str(content.get("format", layers.FORMAT)).split("/")[0]
-    if family == layers.FORMAT.split("/")[0]:
-        return Layers.load(path)
-    return Layers.of(Profile.load(path))
+    is_layers = str(content.get("format")).split("/")[0] == layers.FORMAT.split("/")[0]
+    return Layers.load(path) if is_layers else Profile.load(path)

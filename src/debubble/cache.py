@@ -41,7 +41,7 @@ class Cache:
         if not path.exists():
             return None
         try:
-            plan, report = read(path)
+            plan, report, _ = read(path)
         except InputError:
             return None
         return plan if report.valid and plan.problem == problem else None

@@ -17,16 +17,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.pool import Pool
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from .cache import Cache
-from .candidates import CAPS, Candidate, Space, space
+from .candidates import CAPS, Candidate, Model, Space, space
 from .compiler.errors import InfeasibleError, InputError
+from .compiler.interchange.layer_files import read_model
 from .compiler.plan import Plan
-from .compiler.profile import Profile
 from .compiler.recomputation import Recompute
 from .front import Front, Point, floor, pareto
-from .request import as_profile
 from .solver.bounds import best_bound
 from .solver.search import INTERRUPTED, search
 
@@ -51,13 +50,15 @@ class Status(NamedTuple):
 
 
 Report = Callable[[Status], None]
+ModelLike: TypeAlias = Model | str | os.PathLike[str]
 
 
 def tune(
-    profile: Profile | str | os.PathLike[str],
+    model: ModelLike,
     *,
     microbatches: int | Sequence[int],
-    second: tuple[Profile | str | os.PathLike[str], int] | None = None,
+    devices: int | None = None,
+    second: tuple[ModelLike, int] | None = None,
     placements: Sequence[str] | None = None,
     chunks: Sequence[int] = (2,),
     caps: Sequence[float] = CAPS,
@@ -74,18 +75,20 @@ def tune(
 ) -> Front:
     """Search for the plans that no other beats in both time and memory; see `candidates.space` for what is tried.
 
+    `model` is a profile of one stage per device, or layers for some `devices`, or a file of either.
     The search takes `time_limit` seconds at most, in `jobs` processes; an interrupt (Ctrl-C) ends it early and keeps
     what was found. Plans are saved in the directory `cache`, and a later call with the same one goes on from them.
-    Raises InputError when the request cannot be understood.
+    Raises InputError when the request cannot be understood, InfeasibleError when no candidate fits its cap.
     """
     if not 0 < time_limit < math.inf:
         raise InputError(f"the time limit must be a positive number of seconds, not {time_limit}")
     if jobs < 1:
         raise InputError(f"the number of jobs must be at least 1, not {jobs}", code="bad-number")
     candidates = space(
-        as_profile(profile),
+        _as_model(model),
+        devices=devices,
         microbatches=(microbatches,) if isinstance(microbatches, int) else microbatches,
-        second=None if second is None else (as_profile(second[0]), second[1]),
+        second=None if second is None else (_as_model(second[0]), second[1]),
         placements=placements,
         chunks=chunks,
         caps=caps,
@@ -106,6 +109,10 @@ def tune(
     return run.front(time.monotonic() - started, interrupted)
 
 
+def _as_model(model: ModelLike) -> Model:
+    return read_model(model) if isinstance(model, str | os.PathLike) else model
+
+
 @dataclass
 class _Run:
     """The best plan and bound of every candidate so far."""
@@ -120,18 +127,22 @@ class _Run:
     round: int = 0
 
     def begin(self) -> None:
-        """The bounds that formulas give, and the plans of the cache."""
+        """The bounds of formulas, and the plans of the cache. Raises InfeasibleError when nothing fits its cap."""
+        errors = []
         for candidate in self.space.candidates:
             try:
                 candidate.problem.check_feasible()
-            except InfeasibleError:
+            except InfeasibleError as error:
                 self.bounds[candidate] = math.inf
+                errors.append(error)
                 continue
             plan = None if self.cache is None else self.cache.load(candidate.problem)
             if plan is None:
                 self.bounds[candidate] = best_bound(candidate.problem, deadline=time.monotonic()).lower_bound
             else:
                 self.take(candidate, plan)
+        if len(errors) == len(self.space.candidates):
+            raise min(errors, key=lambda error: max(error.least_cap or (math.inf,)))
 
     def take(self, candidate: Candidate, plan: Plan) -> None:
         """Keep a plan if it is better than the candidate's own, and its bound in any case."""
@@ -149,7 +160,7 @@ class _Run:
             candidates.sort(key=self.distance)
             candidates = candidates[: max(jobs, math.ceil(widest / 2**self.round))]
             left = (self.deadline - time.monotonic()) / max(1, ROUNDS - self.round)
-            limit = max(LEAST, left * jobs / max(jobs, len(candidates)))
+            limit = left / math.ceil(len(candidates) / jobs)
             self.round += 1
             tasks = self.tasks(candidates, limit, options | {"seed": options["seed"] + self.round})
             for done, (candidate, plan) in enumerate(_outcomes(tasks, pool, jobs), 1):
@@ -161,14 +172,15 @@ class _Run:
     def tasks(self, candidates: list[Candidate], limit: float, options: dict[str, Any]) -> Iterator[_Task]:
         """One search for each that is still open when its turn comes, from the best that is known and fits."""
         for candidate in candidates:
-            if self.deadline - time.monotonic() < LEAST:
+            left = self.deadline - time.monotonic()
+            if left < LEAST:
                 return
             if candidate not in self.plans and self.beaten(candidate):
                 continue
             starts = [plan for other, plan in self.plans.items() if other.family == candidate.family]
             fitting = [plan for plan in starts if max(plan.timeline.peak_memory) <= candidate.cap * (1 + 1e-9)]
             start = self.plans.get(candidate) or min(fitting, key=lambda plan: plan.value, default=None)
-            yield _Task(candidate, {"time_limit": limit, "start": start, **options})
+            yield _Task(candidate, {"time_limit": max(LEAST, min(limit, left)), "start": start, **options})
 
     def open(self) -> list[Candidate]:
         """Those whose searches may still find a plan for the front."""

@@ -194,6 +194,14 @@ def _candidates(placement: str) -> tuple[Candidate, ...]:
     return space(_profile(), microbatches=(6,), placements=(placement,), caps=(1.0, 2.0)).candidates
 
 
+def test_caps_that_nothing_fits(debubble: Any) -> None:
+    """Are infeasible, as for compile, and the least that would do is told."""
+    found = debubble("tune", *COSTS, "-m", 4, "--memory-cap", 0.25, "--json")
+    assert found.status == 1
+    assert found.json["status"] == "infeasible"
+    assert max(found.json["least_cap"]) == 1
+
+
 def test_a_figure_is_written(debubble: Any, tmp_path: Path) -> None:
     """With the units on its axes."""
     path = tmp_path / "front.svg"
@@ -206,11 +214,32 @@ def test_a_figure_has_a_format(debubble: Any, tmp_path: Path) -> None:
     assert debubble("tune", *COSTS, "-m", 4, "-o", tmp_path / "front.jpeg").status == 2
 
 
-def test_a_profile_of_more_stages_than_devices_is_refused(debubble: Any) -> None:
-    """Which of them a device would own is not known."""
-    result = debubble("tune", "examples/zero-bubble-6.2b.json", "-m", 8, "--devices", 4)
-    assert result.status == 2
-    assert "one per device" in result.err
+def test_layers_are_gathered_anew_for_each_placement() -> None:
+    """A profile of more stages than devices counts as layers: none is lost, and chunks are not halves of stages."""
+    layers = Profile(
+        stages=tuple(package.Stage(forward=f, backward_input=f, backward_weight=f) for f in (3, 1, 1, 1, 1, 1))
+    )
+    found = space(layers, devices=2, microbatches=(4,), placements=("linear", "v"), caps=(1.0,)).candidates
+    costs = {str(c.problem.placement): [stage.forward for stage in c.problem.profile.stages] for c in found}
+    assert costs == {"linear": [4, 4], "v": [3, 2, 2, 1]} or costs == {"linear": [4, 4], "v": [3, 1, 2, 2]}
+
+
+def test_layers_need_a_number_of_devices(debubble: Any, tmp_path: Path) -> None:
+    """Which a table does not say."""
+    path = tmp_path / "layers.csv"
+    path.write_text("name,forward,backward_input,backward_weight\na,1,1,1\nb,1,1,1\n")
+    assert debubble("tune", path, "-m", 4).status == 2
+    assert debubble("tune", path, "-m", 4, "--devices", 2, "--placement", "linear", "--time-limit", 1).status == 0
+
+
+def test_a_second_profile_is_cut_as_the_first() -> None:
+    """Whatever its own costs would suggest: half the size costs what the second says."""
+    first = Profile(stages=tuple(package.Stage(forward=f, backward_input=1, backward_weight=1) for f in (4, 4, 4, 4)))
+    second = Profile(stages=tuple(package.Stage(forward=f, backward_input=1, backward_weight=1) for f in (9, 3, 3, 3)))
+    found = space(
+        first, devices=2, microbatches=(4, 8), second=(second, 8), placements=("linear",), caps=(1.0,)
+    ).candidates
+    assert [[stage.forward for stage in c.problem.profile.stages] for c in found] == [[8, 8], [12, 6]]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from ..balance import Balance
 from ..compiler.interchange.layer_files import read_layers
 from ..compiler.profile import Link
 from ..progress import search_progress
-from ..summary import amount
 from .options import (
     Numbers,
     backward_option,
@@ -90,12 +89,9 @@ def _print(found: Balance, output: str | None) -> None:
         held = f"{stage.memory.forward:g}", f"{stage.static_memory:g}"
         rows.append([str(number), str(len(names)), f"{work:.4g}", share, *held, words[:_LONGEST]])
     print_table(["stage", "layers", "work", "of mean", "memory", "static", "from to"], rows)
-    unit = found.plan.problem.profile.time_unit
     print_text(f"\n{found.plan}")
     saved = 1 - found.plan.value / found.first if found.first else 0.0
-    print_text(
-        f"  splits       {found.tried} searched; the first took {amount(found.first, unit)}, {saved:.2%} more is saved"
-    )
+    print_text(f"  splits       {found.tried} searched; the best takes {saved:.2%} less than was found for the first")
     if found.layout is not None:
         print_text(f"  layout       {found.layout}")
     print_text("  modules      --json lists those of each stage, as torchtitan's module_fqns_per_model_part")

@@ -17,6 +17,7 @@ from ..compiler.profile import Profile
 from ..request import make_problem, place
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Costs = TypeVar("Costs")
 Options: TypeAlias = list[Callable[[Any], Any]]
 
 
@@ -202,8 +203,9 @@ def read_costs(
     comm: float | None,
     memory: tuple[float, float, float] | None,
     stages: Callable[[], int],
-) -> Profile:
-    """The profile in the one file, or that of equal `stages` with the costs given.
+    load: Callable[[str], Costs] = Profile.load,
+) -> Costs | Profile:
+    """What `load` makes of the one file, or the profile of equal `stages` with the costs given.
 
     Raises InputError where both are given, or none.
     """
@@ -222,7 +224,7 @@ def read_costs(
             raise InputError(
                 f"two profiles: the file {profiles[0]} and the costs of {', '.join(given)}", code="two-profiles"
             )
-        return Profile.load(profiles[0])
+        return load(profiles[0])
     if forward is None or backward_input is None or backward_weight is None:
         missing = [option for option, value in list(costs.items())[:3] if value is None]
         raise InputError(f"no profile: give a file, or {', '.join(missing)}", code="no-profile")

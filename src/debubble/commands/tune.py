@@ -9,9 +9,9 @@ import click
 
 from ..compiler import files
 from ..compiler.errors import InputError
+from ..compiler.interchange.layer_files import read_model
 from ..compiler.pictures.canvas import FORMATS
 from ..compiler.placement import NAMES
-from ..compiler.profile import Profile
 from ..progress import tuning_progress
 from ..summary import percent, units
 from .options import (
@@ -92,11 +92,12 @@ def command(
     """Look for the plans that no other beats in both time and memory.
 
     The global batch and the work of each device are held fixed: with v chunks each stage has 1/v of its costs, with
-    twice the micro-batches each costs half. Ctrl-C ends the search and prints what it found.
+    twice the micro-batches each costs half. Layers (see balance), or a profile of more stages than --devices, are
+    gathered anew into the stages of each placement. Ctrl-C ends the search and prints what it found.
     """
     from ..tuning import tune
 
-    profile = read_costs(
+    model = read_costs(
         profiles=profiles,
         forward=forward,
         backward_input=backward_input,
@@ -104,17 +105,12 @@ def command(
         comm=comm,
         memory=memory,
         stages=lambda: _required(devices),
+        load=read_model,
     )
-    if devices not in (None, len(profile.stages)):
-        raise InputError(
-            f"the profile has {len(profile.stages)} stages for {devices} devices; tuning starts from one per device",
-            code="stage-count",
-        )
     format = None if output is None else _format(output)
     check_writable(output)
     with tuning_progress(time_limit) as report:
-        loaded = None if second is None else (Profile.load(second[0]), second[1])
-        front = tune(profile, second=loaded, time_limit=time_limit, report=report, **request)
+        front = tune(model, devices=devices, second=second, time_limit=time_limit, report=report, **request)
     if output is not None and format is not None:
         files.write(output, front.draw(format))
     if as_json:
