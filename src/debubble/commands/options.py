@@ -188,7 +188,7 @@ def read_problem(
     """The problem that the options of `problem_options` describe. Raises InputError where they contradict."""
     costs = {name: rest.pop(name) for name in _COST_NAMES}
     where: dict[str, Any] = {"placement": placement, "devices": devices, "chunks": chunks, "schedule": schedule}
-    return make_problem(read_costs(**costs, stages=lambda: place(**where).stages), **where, **rest)
+    return make_problem(read_costs(**costs, stages=lambda: place(**where).stages, load=Profile.load), **where, **rest)
 
 
 _COST_NAMES = ("profiles", "forward", "backward_input", "backward_weight", "comm", "memory")
@@ -203,7 +203,7 @@ def read_costs(
     comm: float | None,
     memory: tuple[float, float, float] | None,
     stages: Callable[[], int],
-    load: Callable[[str], Costs] = Profile.load,
+    load: Callable[[str], Costs],
 ) -> Costs | Profile:
     """What `load` makes of the one file, or the profile of equal `stages` with the costs given.
 
