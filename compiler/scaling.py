@@ -42,7 +42,7 @@ def between(first: Profile, second: Profile, share: float) -> Profile:
         names = ("forward", "backward_input", "backward_weight", "static_memory", "output_bytes")
         numbers = {name: line(getattr(a, name), getattr(b, name)) for name in names}
         fused = None if a.backward is b.backward is None else line(a.fused, b.fused)
-        stages.append(Stage(**numbers, backward=fused, memory=Memory(*changes)))
+        stages.append(replace(a, **numbers, backward=fused, memory=Memory(*changes)))
     try:
         return replace(first, stages=tuple(stages), comm=_comm(first.comm, second.comm, share))
     except InputError as error:
