@@ -1,8 +1,11 @@
 """Emulation: a plan on real processes with real messages, and timed waits in place of compute.
 
 It measures what the schedule and the runtime do when operations take exactly what the profile says, on a machine that
-need not have a core per device. A value carries the time at which it is due at its consumer, so that transfers take
-what the profile says, too. Times are those of the system's monotonic clock, which the processes of one machine share.
+need not have a core per device. Every device keeps a clock of its own: an operation begins when its inputs are due and
+the one before is over, later by the processor time that the runtime took in between, and the process sleeps until its
+end. A value carries the time at which it is due at its consumer. So neither a sleep that lasts too long nor a process
+that waits for a core puts off what follows, as long as it wakes before the next end; where it does not, the step takes
+longer than its clock says. Times are the system's monotonic clock's, which the processes of one machine share.
 """
 
 from __future__ import annotations
@@ -41,12 +44,33 @@ def emulated_unit(plan: Plan) -> float:
     return SHORTEST / min(durations, default=1.0)
 
 
-class EmulatedStage(Stage):
-    """Waits for as long as the profile says that an operation takes. `unit` is the seconds of one unit of time."""
+class Clock:
+    """The time of one emulated device."""
 
-    def __init__(self, number: int, plan: Plan, device: int, unit: float) -> None:
+    def __init__(self, begin: float) -> None:
+        self.start(begin)
+
+    def start(self, begin: float) -> None:
+        """A step begins, at the same time on every device."""
+        self.now, self._worked = begin, time.thread_time()
+
+    def advance(self, due: float, seconds: float) -> None:
+        """Let an operation whose inputs are due at a time take some seconds."""
+        self.now = max(self.now + time.thread_time() - self._worked, due) + seconds
+        with contextlib.suppress(ValueError):  # it is over already: the time to sleep is negative
+            time.sleep(self.now - time.monotonic())
+        self._worked = time.thread_time()
+
+
+class EmulatedStage(Stage):
+    """Waits for as long as the profile says that an operation takes, on the clock that the stages of a device share.
+
+    `unit` is the seconds of one unit of time.
+    """
+
+    def __init__(self, number: int, plan: Plan, device: int, unit: float, clock: Clock) -> None:
         super().__init__(number, nn.Identity())
-        self._plan, self._device, self._unit = plan, device, unit
+        self._plan, self._device, self._unit, self._clock = plan, device, unit, clock
         self._durations: dict[Operation, float] = {}
         for instruction in plan.streams[device]:
             if isinstance(instruction, Compute):
@@ -62,9 +86,7 @@ class EmulatedStage(Stage):
 
     def forward(self, microbatch: int, inputs: Tensors, **_: Any) -> Tensors:
         """F: the value for the next stage, or a loss of 0."""
-        if self.number > 0:
-            _await(inputs)
-        self._pass(Operation("F", self.number, microbatch))
+        self._pass(Operation("F", self.number, microbatch), inputs if self.number > 0 else ())
         if self.number == self._plan.problem.stages - 1:
             return (torch.zeros(()),)
         return self._value(self.number + 1, self.number, microbatch, self._numbers)
@@ -79,30 +101,24 @@ class EmulatedStage(Stage):
 
     def backward_weight(self, microbatch: int) -> None:
         """W."""
-        self._pass(Operation("W", self.number, microbatch))
+        self._pass(Operation("W", self.number, microbatch), ())
 
     def _backward(self, kind: str, microbatch: int, gradients: Tensors) -> Tensors:
-        if self.number < self._plan.problem.stages - 1:
-            _await(gradients)
-        self._pass(Operation(kind, self.number, microbatch))
+        last = self.number == self._plan.problem.stages - 1
+        self._pass(Operation(kind, self.number, microbatch), () if last else gradients)
         if self.number == 0:
             return ()
         before = int(self._plan.problem.profile.stages[self.number - 1].output_bytes)
         return self._value(self.number - 1, self.number - 1, microbatch, max(1, -(-before // 8)))
 
-    def _pass(self, operation: Operation) -> None:
-        time.sleep(self._durations[operation])
+    def _pass(self, operation: Operation, received: Tensors) -> None:
+        due = float(received[0][0]) if received else 0.0
+        self._clock.advance(due, self._durations[operation])
 
     def _value(self, consumer: int, boundary: int, microbatch: int, numbers: int) -> Tensors:
         """A value of the right size that says when it is due."""
         problem = self._plan.problem
         target = problem.device(Operation("F", consumer, microbatch))
         value = torch.zeros(numbers, dtype=torch.float64)
-        value[0] = time.monotonic() + problem.transfer(self._device, target, boundary, microbatch) * self._unit
+        value[0] = self._clock.now + problem.transfer(self._device, target, boundary, microbatch) * self._unit
         return (value,)
-
-
-def _await(value: Tensors) -> None:
-    """Wait until the transfer of a value would be over."""
-    with contextlib.suppress(ValueError):  # it is already: the time to sleep is negative
-        time.sleep(float(value[0][0]) - time.monotonic())

@@ -21,7 +21,7 @@ from torch import nn
 
 from ..compiler.errors import DebubbleError, InputError
 from ..compiler.plan import Plan
-from .emulation import EmulatedStage, emulated_unit, unit_seconds
+from .emulation import Clock, EmulatedStage, emulated_unit, unit_seconds
 from .group import process_group
 from .job import TOLERANCES, Failure, Job, RunResult
 from .memory import HeldMemory
@@ -110,17 +110,19 @@ def _train(
 def _emulate(job: Job, plan: Plan, rank: Rank, progress: Progress | None) -> RunResult | None:
     """Run with timed waits in place of compute."""
     unit = emulated_unit(plan)
-    stages = {s: EmulatedStage(s, plan, rank.rank, unit) for s in plan.problem.placement.copies[rank.rank]}
+    clock = Clock(time.monotonic())
+    stages = {s: EmulatedStage(s, plan, rank.rank, unit, clock) for s in plan.problem.placement.copies[rank.rank]}
     pipeline = Pipeline(plan, stages, lambda output, target: output, progress=progress)
     nothing = torch.zeros(plan.problem.microbatches)
     pipeline.prepare(nothing, nothing)
     seconds = []
     for step in range(job.steps):
         pipeline.events = [] if job.trace and step == job.steps - 1 else None
-        dist.barrier()
-        start = time.perf_counter()
+        begin = torch.tensor(time.monotonic(), dtype=torch.float64)
+        dist.all_reduce(begin, dist.ReduceOp.MAX)
+        clock.start(float(begin))
         pipeline.step(nothing, nothing)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.monotonic() - float(begin))
     trace = _trace(plan, pipeline, unit)
     if rank.rank != 0:
         return None
