@@ -65,6 +65,8 @@ class Space:
     yardstick: Timeline
     limited: bool
     """True when the request limits memory: then the fastest plan is the best."""
+    notes: tuple[str, ...] = ()
+    """What the numbers of the model include."""
 
 
 def space(
@@ -127,7 +129,8 @@ def space(
                     own = tuple(min(level, limit) for limit in plain.caps)
                     problem = Problem(costs, where, count, own, objective, backward, again)
                     found.append(Candidate(problem, level))
-    return Space(tuple(found), yardstick, bool(limits))
+    notes = model.notes if isinstance(model, Layers) else ()
+    return Space(tuple(found), yardstick, bool(limits), notes)
 
 
 def _layers(model: Model) -> Layers:

@@ -119,12 +119,14 @@ class Front:
         return ", ".join(words) + (", interrupted" if self.interrupted else "")
 
     def warnings(self) -> list[str]:
-        """What the front does not know."""
+        """What the numbers include, and what they do not."""
         profile = self.space.yardstick.problem.profile
-        weighed = any(stage.static_memory for stage in profile.stages)
-        if not weighed and any(point.plan.problem.placement.bidirectional for point in self.points):
-            return ["bidirectional placements hold all weights twice, but the profile says nothing of static_memory"]
-        return []
+        found = list(self.space.notes)
+        if any(point.plan.problem.placement.bidirectional for point in self.points) and not any(
+            stage.static_memory for stage in profile.stages
+        ):
+            found.append("bidirectional placements hold all weights twice, but static_memory is not known")
+        return found
 
     def draw(self, format: str) -> bytes:
         """The front as a figure, "svg" or "png". Raises InputError when matplotlib is missing."""

@@ -202,6 +202,12 @@ def test_caps_that_nothing_fits(debubble: Any) -> None:
     assert max(found.json["least_cap"]) == 1
 
 
+def test_weights_that_are_not_known_are_said(debubble: Any) -> None:
+    """A second copy of them would cost nothing in the table."""
+    out = debubble("tune", *COSTS, "-m", 4, "--placement", "bidirectional", "--caps", 1).out
+    assert "note: bidirectional placements hold all weights twice" in out
+
+
 def test_a_figure_is_written(debubble: Any, tmp_path: Path) -> None:
     """With the units on its axes."""
     path = tmp_path / "front.svg"

@@ -131,7 +131,7 @@ def command(
     if best is not None and best.path is not None:
         print_text(f"saved as {best.path}, beside the others (--json names them); look at it with: debubble show")
     for warning in front.warnings():
-        print_text(f"warning: {warning}")
+        print_text(f"note: {warning}")
 
 
 def _required(devices: int | None) -> int:
