@@ -4,7 +4,7 @@
 
 Writes a ZB-H1 schedule on 16 devices in the text form, as torch CSV, without and with communication, and as a plan,
 verifies the files in processes of their own, and prints processor seconds and peak memory. Where torch is installed,
-its own checks of the same schedule (that no operation is missing, and the simulation of its communication) run beside it.
+its own checks of the same schedule (that no operation is missing, and the simulation of its communication) run beside.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ..diagnostic import Report
 from ..instruction import Compute, Instruction, Receive, Send, Stream, Wait
@@ -32,6 +33,7 @@ def streams_of(
         stream: list[Instruction] = []
         origin = array("I")
         posted: dict[tuple[str, int, int], Operation] = {}
+        routes: dict[tuple[str, int, bool], _Route | _Fault] = {}
         for place, item in enumerate(row.items):
             if not isinstance(item, Communication):
                 for kind, stage, microbatch in parts(item):
@@ -45,46 +47,62 @@ def streams_of(
                 stream.append(Compute(item))
                 origin.append(place)
             elif item.microbatch is not None:
-                fault = _fault(item, device, placement, microbatches)
-                if fault is not None:
-                    report.error(fault[0], f"{item}: {fault[1]}", operation=item, **row.at(device, place))
+                verb, stage, microbatch = item
+                up = placement.goes_up(microbatch, microbatches)
+                route = routes.get((verb, stage, up))
+                if route is None:
+                    route = _route(verb, stage, device, placement.owners(microbatch, microbatches))
+                    routes[verb, stage, up] = route
+                if isinstance(route, _Fault) or microbatch >= microbatches:
+                    fault = route if isinstance(route, _Fault) else _no_microbatch(microbatch, microbatches)
+                    report.error(fault.code, f"{item}: {fault.reason}", operation=item, **row.at(device, place))
                     continue
-                transfer = _transfer(item, placement.owners(item.microbatch, microbatches))
-                if isinstance(transfer, Receive):
-                    posted[transfer.value] = transfer.value
-                stream.append(transfer)
+                value = Operation(verb[-1], route.maker, microbatch)
+                if route.receives:
+                    posted[value] = value
+                    stream.append(Receive(value, route.peer, microbatch))
+                else:
+                    stream.append(Send(value, route.peer))
                 origin.append(place)
         streams.append(tuple(stream))
         origins.append(origin)
     return tuple(streams), origins
 
 
-def _fault(item: Communication, device: int, placement: Placement, microbatches: int) -> tuple[str, str] | None:
-    """Why this device cannot execute a SEND or RECV: a code and the reason."""
-    verb, stage, microbatch = item
-    assert microbatch is not None
-    if stage >= placement.stages:
-        return "stage-out-of-range", f"there is no stage {stage}, only 0 to {placement.stages - 1}"
-    if microbatch >= microbatches:
-        return "microbatch-out-of-range", f"micro-batch {microbatch} is out of range, there are 0 to {microbatches - 1}"
-    owners = placement.owners(microbatch, microbatches)
+class _Route(NamedTuple):
+    """What a kind of SEND or RECV moves: what stage `maker` makes, to or from device `peer`."""
+
+    receives: bool
+    maker: int
+    peer: int
+
+
+class _Fault(NamedTuple):
+    """Why a device cannot execute a SEND or RECV."""
+
+    code: str
+    reason: str
+
+
+def _no_microbatch(microbatch: int, microbatches: int) -> _Fault:
+    reason = f"micro-batch {microbatch} is out of range, there are 0 to {microbatches - 1}"
+    return _Fault("microbatch-out-of-range", reason)
+
+
+def _route(verb: str, stage: int, device: int, owners: tuple[int, ...]) -> _Route | _Fault:
+    """The route of a transfer that a device states."""
+    if stage >= len(owners):
+        return _Fault("stage-out-of-range", f"there is no stage {stage}, only 0 to {len(owners) - 1}")
     if owners[stage] != device:
-        return "wrong-device", f"stage {stage} belongs to device {owners[stage]}, not {device}"
+        return _Fault("wrong-device", f"stage {stage} belongs to device {owners[stage]}, not {device}")
     other = stage + _STEP[verb]
-    if not 0 <= other < placement.stages:
-        return "no-peer", f"stage {stage} is the {'first' if other < 0 else 'last'}, there is nothing beyond it"
+    if not 0 <= other < len(owners):
+        where = "first" if other < 0 else "last"
+        return _Fault("no-peer", f"stage {stage} is the {where}, there is nothing beyond it")
     if owners[other] == device:
-        return "no-peer", f"stages {stage} and {other} are on the same device, so nothing is transferred"
-    return None
-
-
-def _transfer(item: Communication, owners: tuple[int, ...]) -> Send | Receive:
-    verb, stage, microbatch = item
-    assert microbatch is not None
-    other = stage + _STEP[verb]
-    if verb.startswith("SEND"):
-        return Send(Operation(verb[-1], stage, microbatch), owners[other])
-    return Receive(Operation(verb[-1], other, microbatch), owners[other], microbatch)
+        return _Fault("no-peer", f"stages {stage} and {other} are on the same device, so nothing is transferred")
+    receives = verb.startswith("RECV")
+    return _Route(receives, other if receives else stage, owners[other])
 
 
 def spell(instruction: Instruction) -> str:

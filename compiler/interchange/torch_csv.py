@@ -22,10 +22,13 @@ LETTERS = {
     "torch-legacy": {"F": "F", "B": "B", "W": "W", "BW": "BW"},
 }
 _OPERATION = re.compile(r"[ \t]*(\d{1,9})(F|I|BW|B|W)(\d{1,9})[ \t]*", re.ASCII)
-_TRANSFER = re.compile(r"(\d{1,9})(SEND_F|RECV_F|SEND_B|RECV_B)(\d{1,9})", re.ASCII)
+_TRANSFERS = ("SEND_F", "RECV_F", "SEND_B", "RECV_B")
+_TRANSFER = re.compile(rf"(\d{{1,9}})({'|'.join(_TRANSFERS)})(\d{{1,9}})", re.ASCII)
 _WHOLE_STAGE = re.compile(r"(\d{1,9})(UNSHARD|RESHARD|REDUCE_GRAD)", re.ASCII)
 _OVERLAP = re.compile(r"\(([^;()]*);([^;()]*)\)OVERLAP_F_B")
-_CELL = re.compile(r"""(?:[ \t]*(\d{1,9})(F|I|BW|B|W)(\d{1,9})[ \t]*|("[^"]*"|[^,]*))(?:,|$)""", re.ASCII)
+_CELL = re.compile(
+    rf"""(?:[ \t]*(\d{{1,9}})(F|I|BW|B|W|{"|".join(_TRANSFERS)})(\d{{1,9}})[ \t]*|("[^"]*"|[^,]*))(?:,|$)""", re.ASCII
+)
 
 
 def letters(text: str) -> tuple[str, Report]:
@@ -65,6 +68,9 @@ def _read_row(drawing: Drawing, number: int, line: str, kinds: dict[str, str]) -
         stage, letter, microbatch, other = found.groups()
         if letter in kinds:
             row.add(Operation(kinds[letter], int(stage), int(microbatch)), found.start(1) + 1, cell)
+            continue
+        if letter in _TRANSFERS:
+            row.add(Communication(letter, int(stage), int(microbatch)), found.start(1) + 1, cell)
             continue
         text = found[0].removesuffix(",") if other is None else other
         token = text.strip(' \t"')
