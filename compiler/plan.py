@@ -257,7 +257,7 @@ def _recomputed(problem: Problem) -> str:
     if problem.recompute == "all":
         return "every forward, before its backward"
     share = sum(map(sum, problem.chosen)) / (problem.stages * problem.microbatches)
-    return f"the first {problem.recompute} of the micro-batches in flight on each stage, {share:.0%} of all forwards"
+    return f"{problem.recompute} of the micro-batches in flight where most are, {share:.0%} of all forwards"
 
 
 def _memory_line(problem: Problem, peaks: list[float]) -> str:

@@ -27,7 +27,7 @@ class Problem:
 
     `memory_cap` is one number, one per device, or None for no cap; `backward` says which operations a schedule may
     use: "split" B and W, "fused" BW, "any" either, chosen by stage and micro-batch. `recompute` says which
-    micro-batches repeat their forwards: "none", "all", or the first so many of those in flight (`recomputation`).
+    micro-batches repeat their forwards: "none", "all", or how many of those in flight (`recomputation`).
     Raises InputError when the parts do not fit each other.
     """
 

@@ -1,8 +1,8 @@
 """Recomputation: which micro-batches drop their activations and repeat their forward before their backward.
 
 What is dropped and when it comes back: Chen et al. 2016. Only some of the micro-batches in flight: Korthikanti et al.
-2022, appendix C, and Megatron-LM's `num_microbatches_with_partial_activation_checkpoints`. That option counts those of
-each window that keep their activations, here those are counted that do not.
+2022, appendix C, and Megatron-LM's `num_microbatches_with_partial_activation_checkpoints`: how many (K) of each window
+keep their activations. Here those of the widest window are counted that do not, N = (its size) - K.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .placement import Placement
 from .profile import Profile
 
 Recompute: TypeAlias = str | int
-"""Which micro-batches are recomputed: "none", "all", or the first so many of each window (see `windows`)."""
+"""Which micro-batches are recomputed: "none", "all", or how many of those in flight (see `choice`)."""
 
 UNITS = {
     **{"B": 1, "bytes": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9},
@@ -40,8 +40,10 @@ def windows(placement: Placement) -> tuple[int, ...]:
 def choice(recompute: Recompute, placement: Placement, microbatches: int) -> tuple[bytes, ...]:
     """For each stage, a 1 at every micro-batch that it recomputes.
 
-    With a number N, the j-th micro-batch of a direction (from 0) is recomputed where j mod window < N: with N = 0 none,
-    and all where N is at least the window. Raises InputError for anything but "none", "all" and such a number.
+    With a number N, the j-th micro-batch of a direction (from 0) is recomputed where j mod window >= K, with K = (the
+    largest window) - N: stages with fewer micro-batches in flight recompute fewer of them, and hold at most K whole
+    ones too. With N = 0 none is recomputed, and all where N is at least the largest window. Raises InputError for
+    anything but "none", "all" and such a number.
     """
     if recompute in ("none", "all"):
         return (bytes([recompute == "all"]) * microbatches,) * placement.stages
@@ -51,9 +53,9 @@ def choice(recompute: Recompute, placement: Placement, microbatches: int) -> tup
         )
     up = microbatches // 2 if placement.bidirectional else 0
     chosen = []
+    kept = max(0, max(windows(placement)) - recompute)
     for window in windows(placement):
-        few = min(recompute, window)
-        pattern = bytes([1]) * few + bytes(window - few)
+        pattern = bytes(min(kept, window)) + bytes([1]) * (window - kept)
         line = pattern * -(-microbatches // window)
         chosen.append(line[: microbatches - up] + line[:up])
     return tuple(chosen)

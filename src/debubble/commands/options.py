@@ -107,7 +107,7 @@ def recompute_option(default: str | None) -> Callable[[Command], Command]:
         "--recompute",
         type=Recomputed(),
         default=default,
-        help="Drop activations and repeat the forward: of all micro-batches, or the first N in flight (default none).",
+        help="Drop activations and repeat the forward: of all micro-batches, or N of those in flight (default none).",
     )
 
 
