@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ..compiler.errors import InputError
 from .trace import Trace
 
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5, "bfloat16": 5e-2, "float16": 1e-2}
 """By the least precise dtype of the parameters, the relative error of the gradients that `--check` lets pass."""
+
+
+def model_file(reference: str) -> tuple[str, str]:
+    """The file and the function that FILE.py:FUNCTION names. Raises InputError when there is no such file."""
+    name, colon, function = reference.rpartition(":")
+    if not colon or not name or not function:
+        raise InputError(f"the model {reference!r} does not name a function", hint="write it as FILE.py:FUNCTION")
+    if not Path(name).is_file():
+        raise InputError("there is no such file", code="unreadable", source=name)
+    return name, function
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from ..compiler.errors import InputError, RunError
 from ..compiler.plan import Plan
-from .job import Failure, Job, RunResult
+from .job import Failure, Job, RunResult, model_file
 from .processes import start, stop
 from .progress import OUTSIDE, create, describe, read, waits
 from .ranks import rank_from_environment
@@ -56,6 +56,8 @@ def run(
         raise InputError("an emulation computes nothing that could be checked")
     if not emulate and model is None:
         raise InputError("a run needs a model", hint="FILE.py:FUNCTION; without one a plan can be emulated")
+    if model is not None:
+        model_file(model)  # the rest of what can be wrong with it only the processes find
     rank = rank_from_environment()
     with tempfile.TemporaryDirectory(prefix="debubble-") as directory:
         place = Path(directory)

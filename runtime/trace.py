@@ -38,21 +38,23 @@ class Idle(msgspec.Struct, frozen=True):
 class Trace(msgspec.Struct, frozen=True):
     """The last step of a run: every instruction of every device. `unit` is the seconds of one unit of planned time.
 
-    Where the profile's unit is not a known one, `unit` makes planned and measured computing time equal.
+    Where the profile's unit is not a known one it is `fitted`: planned and measured computing time are made equal.
     """
 
     events: tuple[tuple[Event, ...], ...]
     unit: float
+    fitted: bool = False
 
     @classmethod
     def of(cls, plan: Plan, recorded: Sequence[Sequence[Event]], unit: float | None) -> Trace:
         """From what the ranks recorded on one clock."""
         first = min(start for device, events in enumerate(recorded) for start, _ in _computed(plan, device, events))
         events = tuple(tuple((n, start - first, end - first) for n, start, end in device) for device in recorded)
+        fitted = unit is None
         if unit is None:
             measured = sum(end - start for d, e in enumerate(events) for start, end in _computed(plan, d, e))
             unit = measured / (sum(plan.timeline.busy) or 1.0)
-        return cls(events, unit)
+        return cls(events, unit, fitted)
 
     def timeline(self, plan: Plan) -> Timeline:
         """The measured starts and ends of all steps, in the plan's unit of time, to be drawn like any timeline."""
@@ -93,6 +95,10 @@ class Trace(msgspec.Struct, frozen=True):
         for device, idle in enumerate(self.idle(plan)):
             times = (idle.warm_up, idle.waiting, idle.overhead, idle.drain)
             lines.append(f"{device:6}  " + "  ".join(f"{1e3 * time:8.2f}" for time in times))
+        if self.fitted:
+            lines.append(
+                "note: the profile's time unit is not a known one, so planned times are scaled to compute as long"
+            )
         for (kind, stage), ratio in self._ratios(plan, measured):
             lines.append(f"{kind} of stage {stage} took {ratio:.2f} times its planned time (median)")
         return "\n".join(lines)

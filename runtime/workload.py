@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..compiler.errors import InputError
+from .job import model_file
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,8 @@ class Workload:
 
 def load_workload(reference: str) -> Workload:
     """Call the function that `FILE.py:FUNCTION` names. Raises InputError that says what is wrong with it."""
-    name, colon, function = reference.rpartition(":")
-    if not colon or not name or not function:
-        raise InputError(f"the model {reference!r} does not name a function", hint="write it as FILE.py:FUNCTION")
+    name, function = model_file(reference)
     path = Path(name).resolve()
-    if not path.is_file():
-        raise InputError("there is no such file", code="unreadable", source=name)
     specification = importlib.util.spec_from_file_location(f"debubble_model_{path.stem}", path)
     if specification is None or specification.loader is None:
         raise InputError("this is not a Python file", code="not-python", source=name)

@@ -83,6 +83,12 @@ def test_no_steps_are_refused() -> None:
         run(named_plan("1f1b", 2, 4), EXAMPLE, steps=0)
 
 
+def test_a_missing_model_is_refused_before_any_process_starts() -> None:
+    """The file is looked for first."""
+    with pytest.raises(InputError, match="there is no such file"):
+        run(named_plan("1f1b", 2, 4), "nowhere.py:workload")
+
+
 def _torchrun(directory: Path, model: str, options: str) -> subprocess.CompletedProcess[str]:
     """Two ranks under torchrun that call `run` with these options and print whether it was right."""
     named_plan("1f1b", 2, 4).save(directory / "plan.json")

@@ -52,6 +52,12 @@ def test_an_unknown_unit_is_fitted(plan: Plan) -> None:
     assert Trace.of(plan, _recorded(plan, 0.25), None).unit == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize(("unit", "noted"), [(None, True), (0.25, False)])
+def test_a_fitted_unit_is_said(plan: Plan, unit: float | None, noted: bool) -> None:
+    """A summary whose planned times are scaled to the measured ones says so."""
+    assert ("planned times are scaled" in Trace.of(plan, _recorded(plan, 0.25), unit).summary(plan)) == noted
+
+
 def test_idle_time_has_causes(plan: Plan) -> None:
     """On a perfect run warm-up, waiting and drain are all there is, and make up the idle time."""
     trace = Trace.of(plan, _recorded(plan, 0.01), 0.01)

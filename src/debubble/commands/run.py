@@ -76,8 +76,9 @@ def _print(plan: Plan, result: RunResult) -> None:
     cores = os.cpu_count() or 1
     if result.losses and cores < plan.problem.devices:
         print_text(f"note         {plan.problem.devices} processes share {cores} cores: steps take longer than planned")
-    peaks = " ".join(f"{peak / 2**20:.1f}" for peak in result.peak_memory)
-    print_text(f"peak memory  {peaks} MiB by device")
+    if result.losses:  # an emulation holds nothing
+        peaks = " ".join(f"{peak / 2**20:.1f}" for peak in result.peak_memory)
+        print_text(f"peak memory  {peaks} MiB by device")
     if result.trace is not None:
         print_text("")
         print_text(result.trace.summary(plan))
