@@ -292,18 +292,17 @@ def most_kept(problem: Problem) -> int:
 def simpler(problem: Problem, kept: Kept) -> list[Kept]:
     """The relaxations that say how much time is left in this one, with one or two of its devices.
 
-    Each whole device alone; the first of them with each one in passing. For span only those whose clock starts with the
-    same forward.
+    Each whole device alone; the first of them with each one in passing. For span only a device alone with whose forward
+    the clock starts: the ends of others are not bounded by the value, and so have no last moment to look back from.
     """
     whole, passing = kept
     fewer: list[Kept] = [((device,), ()) for device in whole]
-    fewer += [((whole[0],), (device,)) for device in passing]
-    begin = relax(problem, kept).slots[0].stage
-    return [
-        part
-        for part in fewer
-        if part != kept and (problem.objective == "makespan" or relax(problem, part).slots[0].stage == begin)
-    ]
+    if problem.objective == "makespan":
+        fewer += [((whole[0],), (device,)) for device in passing]
+    else:
+        begin = relax(problem, kept).slots[0].stage
+        fewer = [part for part in fewer if relax(problem, part).slots[0].stage == begin]
+    return [part for part in fewer if part != kept]
 
 
 @lru_cache(maxsize=64)
