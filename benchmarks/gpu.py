@@ -15,7 +15,8 @@ import statistics
 import time
 
 import torch
-from split import Block
+from common import Table
+from split import COLUMNS, Block
 from split import measure as measure_split
 from torch import nn
 
@@ -104,8 +105,9 @@ def main() -> None:
     name = torch.cuda.get_device_name(DEVICE) if DEVICE.type == "cuda" else "CPU"
     print(f"{name}, torch {torch.__version__}")
     width, rows, length = SIZES[DEVICE.type]
+    table = Table("A split backward", COLUMNS)
     for blocks in (1, 2, 4, 8, 16):
-        measure_split(blocks, (rows, length, width), DEVICE, DTYPE, 15)
+        measure_split(blocks, (rows, length, width), DEVICE, DTYPE, 15, table)
     measured = measure(f"{__file__}:workload", stages=STAGES, microbatches=MICROBATCHES, device=DEVICE.type)
     for warning in measured.warnings:
         print(f"warning: {warning}")

@@ -1,6 +1,6 @@
 """The cost of the runtime: CPU time of a step beside torch.distributed.pipelining's, on the same model and order.
 
-    python benchmarks/runtime.py [--devices 4] [--microbatches 8] [--width 16] [--steps 30]
+    python benchmarks/runtime.py [--devices 4] [--microbatches 8] [--width 16] [--steps 30] [--save]
 
 Every way executes the same tiny model on the same gloo ranks, one after another in one run. What is compared is CPU
 time of all ranks together, the median over the steps, so that waiting costs nothing and a busy machine disturbs less:
@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from common import uniform
+from common import Table, arguments, save, uniform
 from torch import multiprocessing, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
@@ -111,25 +111,28 @@ def work(rank: int, options: argparse.Namespace, directory: str) -> None:
             if number >= 3:
                 times[way].append(spent)
     if rank == 0:
-        report({way: torch.stack(found).median(0).values.tolist() for way, found in times.items()}, plans)
+        report({way: torch.stack(found).median(0).values.tolist() for way, found in times.items()}, options.save)
     dist.barrier()
     dist.destroy_process_group()
 
 
-def report(median: dict[str, list[float]], plans: dict[str, Plan]) -> None:
-    for way, (own, whole) in median.items():
-        name, who = way.split(", ")
-        instructions = sum(map(len, plans[name].streams))
-        share = f", {1e6 * own / instructions:.0f} us per instruction" if who == "debubble" else ""
-        print(f"{way:28} {1e3 * own:7.2f} ms of executing threads, {1e3 * whole:7.2f} ms of processes per step{share}")
-    pairs = [("1f1b", "torch's loop"), ("1f1b", "torch's CSV runtime"), ("zb-h1", "torch's CSV runtime")]
-    for name, who in pairs:
-        own, whole = (a / b for a, b in zip(median[f"{name}, debubble"], median[f"{name}, {who}"], strict=True))
-        print(f"{name}: debubble takes {own:.2f} of {who} (threads), {whole:.2f} (processes)")
+def report(median: dict[str, list[float]], save_it: bool) -> None:
+    """Milliseconds of a step by way, and the ratios of ours to torch's."""
+    spent = Table(
+        "Milliseconds of CPU time per step, over all ranks", ["order and runtime", "executing threads", "processes"]
+    )
+    for way, times in median.items():
+        spent.row(way, *(f"{1e3 * time:.2f}" for time in times))
+    ratios = Table("debubble's share", ["order", "of", "executing threads", "processes"])
+    for name, who in (("1f1b", "torch's loop"), ("1f1b", "torch's CSV runtime"), ("zb-h1", "torch's CSV runtime")):
+        pairs = zip(median[f"{name}, debubble"], median[f"{name}, {who}"], strict=True)
+        ratios.row(name, who, *(f"{a / b:.2f}" for a, b in pairs))
+    if save_it:
+        save("runtime", [spent, ratios])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__ or "", "runtime")
     for name, default in (("devices", 4), ("microbatches", 8), ("width", 16), ("steps", 30)):
         parser.add_argument(f"--{name}", type=int, default=default)
     with tempfile.TemporaryDirectory() as directory:

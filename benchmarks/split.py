@@ -1,6 +1,6 @@
 """Time and memory of a split backward (B + W) against a fused one, on the transformer blocks of one stage.
 
-    python benchmarks/split.py [--device cpu|cuda] [--dtype float32|bfloat16] [--width 256] [--rows 4] [--length 128]
+    python benchmarks/split.py [--device cpu|cuda] [--dtype float32|bfloat16] [--width 256 ...] [--save]
 
 For each number of blocks it prints the medians of interleaved repetitions: F, BW, B, W, the ratio (B + W) / BW, the
 time the host spends in W per linear layer, and the bytes that a micro-batch holds after F and after B.
@@ -8,11 +8,11 @@ time the host spends in W per linear layer, and the bytes that a micro-batch hol
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 
 import torch
+from common import Table, arguments, save
 from torch import nn
 from torch.nn import functional
 
@@ -43,8 +43,13 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def measure(blocks: int, shape: tuple[int, int, int], device: torch.device, dtype: torch.dtype, repeat: int) -> None:
-    """Print one line for a stage of this many blocks."""
+COLUMNS = ["blocks", "F ms", "BW ms", "B ms", "W ms", "(B+W)/BW", "W host us/layer", "MiB after F", "MiB after B"]
+
+
+def measure(
+    blocks: int, shape: tuple[int, int, int], device: torch.device, dtype: torch.dtype, repeat: int, table: Table
+) -> None:
+    """One row for a stage of this many blocks."""
     torch.manual_seed(0)
     module = nn.Sequential(*(Block(shape[-1]) for _ in range(blocks))).to(device, dtype)
     stage = Stage(1, module)
@@ -75,28 +80,32 @@ def measure(blocks: int, shape: tuple[int, int, int], device: torch.device, dtyp
         after_backward = held.current
     median = {name: statistics.median(found[2:]) for name, found in times.items()}
     ratio = statistics.median((b + w) / bw for b, w, bw in zip(times["B"], times["W"], times["BW"], strict=True))
-    print(
-        f"{blocks:2} blocks: F {1e3 * median['F']:.2f}  BW {1e3 * median['BW']:.2f}  B {1e3 * median['B']:.2f}  "
-        f"W {1e3 * median['W']:.2f} ms  (B+W)/BW {ratio:.3f}  "
-        f"host time of W {1e6 * median['W host'] / (4 * blocks):.0f} us/layer  "
-        f"held {after_forward / 2**20:.1f} MiB after F, {after_backward / 2**20:.1f} MiB after B"
-    )
+    milliseconds = [f"{1e3 * median[name]:.2f}" for name in ("F", "BW", "B", "W")]
+    host = f"{1e6 * median['W host'] / (4 * blocks):.0f}"
+    held = [f"{size / 2**20:.1f}" for size in (after_forward, after_backward)]
+    table.row(blocks, *milliseconds, f"{ratio:.3f}", host, *held)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__ or "", "split")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--width", type=int, nargs="+", default=[256])
     parser.add_argument("--rows", type=int, default=4)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--blocks", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--repeat", type=int, default=15)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    for blocks in options.blocks:
-        shape = (options.rows, options.length, options.width)
-        measure(blocks, shape, torch.device(options.device), getattr(torch, options.dtype), options.repeat)
+    tables = []
+    for width in options.width:
+        tables.append(Table(f"Width {width}, {options.dtype}, {options.device}", COLUMNS))
+        for blocks in options.blocks:
+            shape = (options.rows, options.length, width)
+            dtype = getattr(torch, options.dtype)
+            measure(blocks, shape, torch.device(options.device), dtype, options.repeat, tables[-1])
+    if options.save:
+        save("split", tables)
 
 
 if __name__ == "__main__":
