@@ -121,7 +121,8 @@ def _parsed(
                 found.append(parse(word))  # noqa: PERF401 (how far it comes is the place of the error)
         except ValueError as error:
             message = f"device {device}, entry {len(found)}: {error}"
-            raise InputError(message, code="bad-token", **place(device, len(found))) from None
+            at = place(device, len(found))
+            raise InputError(message, code="bad-token", line=at.get("line"), column=at.get("column")) from None
         yield tuple(found)
 
 

@@ -67,7 +67,7 @@ def _check_ranges(traffic: Traffic, report: Report) -> Traffic:
         ("microbatch-out-of-range", bad_microbatch, f"the micro-batches are 0 to {problem.microbatches - 1}"),
         ("bad-peer", bad_peer, "there is no such peer"),
     ):
-        traffic.report(report, code, np.flatnonzero(bad), lambda row, message=message: message)
+        traffic.report(report, code, np.flatnonzero(bad), message)
     return traffic.without(np.flatnonzero(bad_stage | bad_microbatch | bad_peer))
 
 
@@ -126,7 +126,7 @@ def _check_reductions(traffic: Traffic, report: Report) -> None:
         message = f"the gradient of stage {stage} is never summed with its copy on device {peer}"
         report.error("missing-reduce", message, device=device)
     extra = [reduce not in expected or reduce in found[:number] for number, reduce in enumerate(found)]
-    traffic.report(report, "extra-reduce", reduces[extra], lambda row: "there is no copy left to sum with")
+    traffic.report(report, "extra-reduce", reduces[extra], "there is no copy left to sum with")
     weights = traffic.rows(Compute, "W", "BW")
     reduced = First((traffic.device[reduces], traffic.stage[reduces]), reduces)
     early = weights[reduced.of((traffic.device[weights], traffic.stage[weights])) < weights]
@@ -147,20 +147,18 @@ def _check_values(traffic: Traffic, report: Report) -> None:
 
     operation = (device[computes], traffic.kind[computes], value[computes])
     repeated = computes[First(operation, computes).of(operation) < computes]
-    traffic.report(report, "duplicate-operation", repeated, lambda row: "it was executed before")
-    for code, rows, first, what in (
-        ("duplicate-send", sends, sent, "sent"),
-        ("duplicate-receive", receives, posted, "received"),
-    ):
-        repeated = rows[first.of((device[rows], value[rows])) < rows]
-        traffic.report(report, code, repeated, lambda row, what=what: f"{name(row)} was {what} before")
+    traffic.report(report, "duplicate-operation", repeated, "it was executed before")
+    resent = sends[sent.of((device[sends], value[sends])) < sends]
+    traffic.report(report, "duplicate-send", resent, lambda row: f"{name(row)} was sent before")
+    reposted = receives[posted.of((device[receives], value[receives])) < receives]
+    traffic.report(report, "duplicate-receive", reposted, lambda row: f"{name(row)} was received before")
     absent = sends[made.of((device[sends], value[sends])) > sends]
     traffic.report(report, "send-before-value", absent, lambda row: f"{name(row)} does not exist here yet")
     idle = waits[~begun & (sent.of((device[waits], value[waits])) > waits)]
-    traffic.report(report, "wait-for-nothing", idle, lambda row: "no send or receive of it was started")
+    traffic.report(report, "wait-for-nothing", idle, "no send or receive of it was started")
     forgotten = receives[arrived.of((device[receives], value[receives])) == NEVER]
     text = "it is received but nothing on this device waits for it"
-    traffic.report(report, "never-waited", forgotten, lambda row: text)
+    traffic.report(report, "never-waited", forgotten, text)
     _check_uses(traffic, report, made, arrived, posted)
 
 

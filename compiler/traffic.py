@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -52,10 +53,10 @@ class Traffic:
         operations, step = taken_apart([compute.step for compute in members[Compute]])
         widths = np.ones(len(flat), np.int64)
         widths[verb == VERBS[Compute]] = np.bincount(step, minlength=len(members[Compute]))
-        instruction = np.repeat(np.arange(len(flat)), widths)
-        device = np.repeat(np.arange(len(streams)), lengths)[instruction]
-        index = instruction - np.cumsum([0, *lengths])[device]
-        verb = verb[instruction]
+        origin = np.repeat(np.arange(len(flat)), widths)
+        device = np.repeat(np.arange(len(streams)), lengths)[origin]
+        index = origin - np.cumsum([0, *lengths])[device]
+        verb = verb[origin]
         kind, stage, microbatch, peer, slot, group = (np.full(len(verb), -1, dtype) for dtype in [np.int8] + 5 * [int])
         for named in (Compute, Send, Receive, Wait):
             rows = verb == VERBS[named]
@@ -72,7 +73,8 @@ class Traffic:
 
     def without(self, rows: Rows) -> Traffic:
         """The same table but for some rows."""
-        return replace(self, **{name: np.delete(getattr(self, name), rows) for name in _COLUMNS})
+        kept: dict[str, Any] = {name: np.delete(getattr(self, name), rows) for name in _COLUMNS}
+        return replace(self, **kept)
 
     def rows(self, verb: type, *kinds: str) -> Rows:
         """The rows of one kind of instruction, and of some kinds of operations only, in order."""
@@ -121,12 +123,13 @@ class Traffic:
         kind = "F" if self.kind[row] == NUMBER["F"] else "B"
         return Operation(kind, int(self.stage[row]), int(self.microbatch[row]))
 
-    def report(self, report: Report, code: str, rows: Rows, message: Callable[[int], str]) -> None:
+    def report(self, report: Report, code: str, rows: Rows, message: str | Callable[[int], str]) -> None:
         """One error per row, which names its instruction; beyond the first of a kind they are only counted."""
         for row in map(int, rows[:MAX_OF_A_KIND]):
             name = self.spelled(row)
             place = {"device": int(self.device[row]), "index": int(self.index[row])}
-            report.error(code, f"{name}: {message(row)}", operation=name, **place)
+            text = message if isinstance(message, str) else message(row)
+            report.error(code, f"{name}: {text}", operation=name, **place)
         report.count(code, len(rows[MAX_OF_A_KIND:]))
 
 

@@ -47,7 +47,7 @@ def streams_of(
                 stream.append(Compute(item))
                 origin.append(place)
             elif item.microbatch is not None:
-                verb, stage, microbatch = item
+                verb, stage, microbatch = item.verb, item.stage, item.microbatch
                 up = placement.goes_up(microbatch, microbatches)
                 route = routes.get((verb, stage, up))
                 if route is None:

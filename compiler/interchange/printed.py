@@ -87,9 +87,10 @@ def _read_step(
         message = f"this step has {len(cells)} cells, but the first has {expected} (hint: write None for an idle one)"
         drawing.report.error("cell-count", message, line=number, column=1)
         return
+    if columns is not None and len(cells) == len(columns):
+        columns = None  # a full step: the order of its cells says more than where they stand
     for place, (token, start) in enumerate(cells):
-        full = columns is None or len(cells) == len(columns)  # then the order of the cells says more than their columns
-        device = place if full else max(0, bisect_right(columns, start) - 1)
+        device = place if columns is None else max(0, bisect_right(columns, start) - 1)
         if token in _IDLE:
             continue
         row, item = drawing.rows[device], _parse(token, kinds)
