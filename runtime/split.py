@@ -79,8 +79,11 @@ def _hooked(parameter: nn.Parameter) -> bool:
     """
     if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
         return True
-    get_gradient_edge(parameter).node.metadata["debubble"] = True
-    return "debubble" in get_gradient_edge(parameter).node.metadata
+    node: Any = get_gradient_edge(parameter).node
+    node.metadata["debubble"] = True
+    del node
+    again: Any = get_gradient_edge(parameter).node
+    return "debubble" in again.metadata
 
 
 class Splitter:
