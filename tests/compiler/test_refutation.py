@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from oracle import optimum
 from strategies import tiny_problems
 
+from debubble.compiler import placement
 from debubble.compiler.errors import CertificateError
 from debubble.compiler.problem import Problem
+from debubble.compiler.profile import Profile, Stage
 from debubble.compiler.refutation import refuted
 from debubble.compiler.relaxation import most_kept
 from debubble.compiler.route import prepared
@@ -29,3 +31,11 @@ def test_no_optimum_is_refuted(problem: Problem, order: list[int], whole: int, p
         assert not refuted(problem, kept, target, 100_000)
     except CertificateError:
         assume(False)
+
+
+def test_span_of_a_later_device_may_end_after_the_first_ones() -> None:
+    """For span, a device that starts later may end later too: keeping the first in passing does not forbid it."""
+    stages = tuple(Stage(forward=5.0, backward_input=1.0, backward_weight=weight) for weight in (0.0, 20.0, 0.0))
+    problem = Problem(Profile(stages=stages), placement.linear(3), 1, objective="span", backward="split")
+    assert optimum(problem) == 32
+    assert not refuted(problem, ((1,), (0, 2)), 33, 10_000)
