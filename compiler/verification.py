@@ -31,15 +31,20 @@ def verify(problem: Problem, schedule: Schedule, *, forward_only: bool = False) 
     return examine(problem, schedule, forward_only=forward_only)[0]
 
 
-def examine(problem: Problem, schedule: Schedule, *, forward_only: bool = False) -> tuple[Report, Execution | None]:
-    """What `verify` finds, and the execution of a schedule that can be executed, whatever else is wrong with it."""
+def examine(
+    problem: Problem, schedule: Schedule, *, forward_only: bool = False, table: Table | None = None
+) -> tuple[Report, Execution | None]:
+    """What `verify` finds, and the execution of a schedule that can be executed, whatever else is wrong with it.
+
+    `table` is the schedule's, where it has been made before.
+    """
     report = Report()
     if schedule.devices != problem.devices:
         report.error(
             "device-count", f"the schedule has {schedule.devices} devices, but the problem has {problem.devices}"
         )
         return report, None
-    table = Table.of(schedule)
+    table = table or Table.of(schedule)
     _check_pairs(schedule, report)
     in_range = _check_ranges(problem, table, report)
     places = _Places.of(problem, table, in_range)

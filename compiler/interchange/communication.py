@@ -35,7 +35,7 @@ def streams_of(
         posted: dict[tuple[str, int, int], Operation] = {}
         routes: dict[tuple[str, int, bool], _Route | _Fault] = {}
         for place, item in enumerate(row.items):
-            if not isinstance(item, Communication):
+            if type(item) is not Communication:
                 for kind, stage, microbatch in parts(item):
                     if kind == "F":
                         value = posted.pop(("F", stage - 1, microbatch), None)
@@ -53,7 +53,7 @@ def streams_of(
                 if route is None:
                     route = _route(verb, stage, device, placement.owners(microbatch, microbatches))
                     routes[verb, stage, up] = route
-                if isinstance(route, _Fault) or microbatch >= microbatches:
+                if type(route) is not _Route or microbatch >= microbatches:
                     fault = route if isinstance(route, _Fault) else _no_microbatch(microbatch, microbatches)
                     report.error(fault.code, f"{item}: {fault.reason}", operation=item, **row.at(device, place))
                     continue

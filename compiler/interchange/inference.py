@@ -18,9 +18,8 @@ from ..table import Rows, Table
 from . import layout
 
 
-def infer(schedule: Schedule, report: Report) -> tuple[Placement | None, int]:
+def infer(schedule: Schedule, table: Table, report: Report) -> tuple[Placement | None, int]:
     """The placement and the number of micro-batches; no placement when a device executes nothing (reported)."""
-    table = Table.of(schedule)
     stages, microbatches = _extents(table)
     valid = table.stage < stages
     owners, strangers = _owners(table, valid, stages, schedule.devices)

@@ -200,7 +200,7 @@ def _judge(
     if read.understood and read.placement is not None:
         problem = read.problem(profile, memory_cap=memory_cap, recompute=recompute or "none")
         no_backward = not forward_only and all(operation.kind == "F" for _, operation in schedule.operations())
-        report, execution = examine(problem, schedule, forward_only=forward_only or no_backward)
+        report, execution = examine(problem, schedule, forward_only=forward_only or no_backward, table=read.table)
         if no_backward:
             report.error("no-backward", "the file has forwards only (hint: --forward-only judges it so)")
         take(report)

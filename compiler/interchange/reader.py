@@ -18,6 +18,7 @@ from ..problem import Problem
 from ..profile import Profile
 from ..recomputation import Recompute
 from ..schedule import Schedule
+from ..table import Table
 from . import megatron, printed, text, torch_csv
 from .communication import check_loss_order, check_whole_stages, streams_of
 from .drawing import MAX_BYTES, Communication, Drawing
@@ -53,6 +54,7 @@ class ReadSchedule:
     findings: Report
     drawing: Drawing
     content: str
+    table: Table | None = None
     streams: tuple[Stream, ...] | None = None
     origins: list[array[int]] | None = None
 
@@ -149,7 +151,8 @@ def read_schedule(
         if report.valid:
             report.error("empty", "the file has no operation")
         return ReadSchedule(source, dialect, schedule, None, 0, report, findings, drawing, content)
-    found, counted = infer(schedule, findings)
+    table = Table.of(schedule)
+    found, counted = infer(schedule, table, findings)
     where, m = _stated(schedule, drawing, found, counted, placement, microbatches, report, findings)
     streams, origins = None, None
     if where is not None:
@@ -158,7 +161,9 @@ def read_schedule(
         check_whole_stages(drawing, where, findings)
         if dialect in torch_csv.DIALECTS:
             check_loss_order(drawing, where, findings)
-    return ReadSchedule(source, dialect, schedule, where, m, report, findings, drawing, content, streams, origins)
+    return ReadSchedule(
+        source, dialect, schedule, where, m, report, findings, drawing, content, table, streams, origins
+    )
 
 
 def _draw(content: str, dialect: str) -> tuple[Drawing, Report]:
