@@ -18,11 +18,12 @@ from ..compiler.problem import Problem
 from ..compiler.schedule import Schedule
 from ..compiler.simulation import simulate
 from ..compiler.verification import require_valid, verify
-from .backend import NAMES, BackendMissingError
+from .backend import NAMES, BackendMissingError, ilp_backend
 from .bounds import Finder
 from .constructions import construct
 from .exact import solve_exact
 from .improvement import improve
+from .lifting import lift
 from .neighbourhood import improve_by_neighbourhoods
 from .shaving import shaved_bounds
 
@@ -102,6 +103,7 @@ def _search(run: _Run, backend: str, seed: int) -> None:
     run.bound(share=0.3)
     run.shave(share=0.3)
     run.exact(backend)
+    run.lift(backend, seed, share=0.5)
     while not run.proved and run.time_left:
         seed += 1
         run.bound(share=0.3)
@@ -212,6 +214,14 @@ class _Run:
                 return
             self.certificate = certificate
             self.tell()
+
+    def lift(self, backend: str, seed: int, share: float) -> None:
+        """Follow the best steady states, where the problem is too large for neighbourhoods."""
+        if self.proved or self.operations <= NEIGHBOURHOOD_OPERATIONS:
+            return
+        with self.solver_may_be_missing():
+            solver = ilp_backend("cbc" if backend == "cp-sat" else backend)
+            self.try_out(lift(self.problem, backend=solver, seed=seed, deadline=self.until(share)))
 
     def exact(self, backend: str) -> None:
         """Let an exact back end look for better schedules, or refute that there are any."""
