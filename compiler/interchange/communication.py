@@ -35,7 +35,7 @@ def streams_of(
         posted: dict[tuple[str, int, int], Operation] = {}
         routes: dict[tuple[str, int, bool], _Route | _Fault] = {}
         for place, item in enumerate(row.items):
-            if type(item) is not Communication:
+            if not isinstance(item, Communication):
                 for kind, stage, microbatch in parts(item):
                     if kind == "F":
                         value = posted.pop(("F", stage - 1, microbatch), None)
