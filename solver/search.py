@@ -12,7 +12,7 @@ from itertools import islice
 
 from ..compiler.certificate import Certificate, check
 from ..compiler.errors import CertificateError, InputError
-from ..compiler.named import NAMED, named_schedule
+from ..compiler.named import NAMED, PLACEMENTS, named_schedule
 from ..compiler.plan import Plan
 from ..compiler.problem import Problem
 from ..compiler.schedule import Schedule
@@ -268,9 +268,10 @@ class _Run:
 
 
 def _named(problem: Problem, deadline: float) -> Iterator[Schedule]:
-    """The named schedules that exist for this problem and fit its caps; of large problems, those quickly drawn."""
+    """The named schedules that exist for this problem and fit its caps, those drawn for its placement first; of large
+    problems, those quickly drawn."""
     large = 3 * problem.stages * problem.microbatches > SIMULATED_OPERATIONS
-    for name in NAMED:
+    for name in sorted(NAMED, key=lambda name: PLACEMENTS.get(name, "linear") != problem.placement.kind):
         if time.monotonic() > deadline or (large and name in SIMULATED):
             continue
         try:
