@@ -44,12 +44,15 @@ class Plan:
     def build(
         cls, problem: Problem, schedule: Schedule, certificate: Certificate, warnings: tuple[str, ...] = ()
     ) -> Plan:
-        """Verify a schedule, lower it, and verify the streams. Raises InvalidScheduleError."""
+        """Verify a schedule, lower it, and verify the streams. Raises InvalidScheduleError, and CertificateError where
+        the schedule is better than the lower bound allows: such a bound is false."""
         require_valid(problem, schedule)
         plan = cls(problem, schedule, lower(problem, schedule), certificate, warnings)
         report = verify_streams(problem, plan.streams)
         if not report.valid:
             raise InvalidScheduleError(report)
+        if certificate.lower_bound > plan.value * (1 + 1e-9):
+            raise CertificateError(f"the bound {certificate.lower_bound:.10g} is above the value {plan.value:.10g}")
         return plan
 
     @cached_property

@@ -11,7 +11,7 @@ from strategies import problems
 
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate
-from debubble.compiler.errors import DebubbleError, InputError, InvalidScheduleError
+from debubble.compiler.errors import CertificateError, DebubbleError, InputError, InvalidScheduleError
 from debubble.compiler.named import named_schedule
 from debubble.compiler.plan import Plan, read
 from debubble.compiler.problem import Problem
@@ -42,6 +42,14 @@ def test_over_the_cap_is_refused() -> None:
     """A schedule that holds more than the cap never becomes a plan."""
     with pytest.raises(InvalidScheduleError, match="over-cap"):
         plan("gpipe", memory_cap=2)
+
+
+def test_a_bound_above_the_value_is_refused() -> None:
+    """What is better than a bound allows shows that the bound is false, not that the schedule is optimal."""
+    made = plan()
+    false = Certificate(lower_bound=made.value + 1, name="none", proof="solver")
+    with pytest.raises(CertificateError, match="is above the value"):
+        Plan.build(made.problem, made.schedule, false)
 
 
 CHANGES = {
