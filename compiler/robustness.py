@@ -5,26 +5,50 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from msgspec import UnsetType
 
 from .arrival import arrivals
 from .operation import KINDS, Operation, parts
+from .problem import Problem
 from .simulation import Timeline
 
 MAX_DURATIONS = 20_000_000
 """The most random durations that are held at a time; what needs more gets fewer runs."""
 
 
+_NAMES = ("forward", "backward_input", "backward_weight", "backward")  # of KINDS, in a profile
+
+QUARTILES = 1.349
+"""The distance between the quartiles of a normal distribution, in standard deviations."""
+
+UNMEASURED = 0.05
+"""The relative deviation of durations whose spread a profile does not give."""
+
+
+def deviations(problem: Problem, spread: float | None = None) -> np.ndarray:
+    """By kind and stage, the relative standard deviation of durations: `spread`, or what the profile measured."""
+    if spread is not None:
+        return np.full((len(KINDS), problem.stages), spread)
+    measured = [
+        [UNMEASURED] * len(KINDS)
+        if isinstance(stage.spread, UnsetType)
+        else [getattr(stage.spread, name) / QUARTILES for name in _NAMES]
+        for stage in problem.profile.stages
+    ]
+    return np.array(measured).T
+
+
 class Jitter:
     """Random factors on the duration of every operation, the same for every schedule of a problem.
 
-    The factors are lognormal with median 1 and the relative standard deviation `spread`, independent of each other, so
-    that orders are compared under the same luck. Transfers take what they were measured to take.
+    The factors are lognormal with median 1 and the relative standard deviations of `deviations`, independent of each
+    other, so that orders are compared under the same luck. Transfers take what they were measured to take.
     """
 
-    def __init__(self, stages: int, microbatches: int, *, spread: float, runs: int, seed: int) -> None:
-        size = (len(KINDS), stages, microbatches)
+    def __init__(self, problem: Problem, spread: float | None = None, *, runs: int, seed: int) -> None:
+        size = (len(KINDS), problem.stages, problem.microbatches)
         self.runs = max(1, min(runs, MAX_DURATIONS // math.prod(size)))
-        sigma = math.sqrt(math.log1p(spread**2))
+        sigma = np.sqrt(np.log1p(deviations(problem, spread) ** 2))[:, :, None, None]
         self._factors = np.exp(sigma * np.random.default_rng(seed).standard_normal((*size, self.runs)))
 
     def factors(self, operation: Operation) -> np.ndarray:

@@ -19,7 +19,7 @@ from .compiler.operation import parts
 from .compiler.plan import Plan
 from .compiler.problem import Problem
 from .compiler.profile import Link, Stage
-from .compiler.robustness import Jitter
+from .compiler.robustness import Jitter, deviations
 from .compiler.simulation import Timeline, simulate
 from .compiler.slack import slacks
 from .solver.search import certified, search
@@ -43,8 +43,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Bearing:
-    """How a schedule bears jitter: percentiles of its objective in `runs` executions with random durations, of the
-    relative standard deviation `spread`."""
+    """How a schedule bears jitter: percentiles of its objective in `runs` executions with random durations, of which
+    `spread` is the largest relative standard deviation."""
 
     spread: float
     runs: int
@@ -106,9 +106,10 @@ class Explanation:
         }
 
 
-def explain(plan: Plan, *, spread: float = 0.05, time_limit: float = 5.0, seed: int = 0) -> Explanation:
+def explain(plan: Plan, *, spread: float | None = None, time_limit: float = 5.0, seed: int = 0) -> Explanation:
     """Say what binds a plan, and find out what would help by searching the changed problems, each for `time_limit`
-    seconds. `spread` is the relative standard deviation of the durations under jitter.
+    seconds. `spread` is the relative standard deviation of the durations under jitter, by default what the profile
+    measured, or 5 %.
 
     Raises InputError for a spread that is negative or above 1.
     """
@@ -139,7 +140,7 @@ def explain(plan: Plan, *, spread: float = 0.05, time_limit: float = 5.0, seed: 
     )
 
 
-def robust(plan: Plan, *, spread: float = 0.05, time_limit: float = 30.0, seed: int = 0) -> Plan:
+def robust(plan: Plan, *, spread: float | None = None, time_limit: float = 30.0, seed: int = 0) -> Plan:
     """The order with the least 95th percentile under jitter: the plan's own, or one that a search finds when it takes
     transfers to be slower than they are, which leaves slack where results of other devices are awaited.
 
@@ -147,8 +148,9 @@ def robust(plan: Plan, *, spread: float = 0.05, time_limit: float = 30.0, seed: 
     """
     _check(spread)
     problem = plan.problem
-    jitter = _jitter(problem, spread, seed)
-    deviation = spread * math.fsum(stage.forward for stage in problem.profile.stages) / problem.stages
+    jitter = Jitter(problem, spread, runs=RUNS, seed=seed)
+    forwards = np.array([stage.forward for stage in problem.profile.stages])
+    deviation = float(np.mean(deviations(problem, spread)[0] * forwards))
     schedules = [plan.schedule]
     for allowance in ALLOWANCES:
         slower = with_links(problem, lambda transfer, extra=allowance * deviation: transfer + extra)  # type: ignore[misc]
@@ -216,15 +218,12 @@ def _changed(name: str, problem: Problem, time_limit: float, seed: int) -> Chang
     return Change(name, plan.value, plan.certificate.lower_bound)
 
 
-def _jitter(problem: Problem, spread: float, seed: int) -> Jitter:
-    return Jitter(problem.stages, problem.microbatches, spread=spread, runs=RUNS, seed=seed)
-
-
-def bearing(timeline: Timeline, *, spread: float = 0.05, seed: int = 0) -> Bearing:
+def bearing(timeline: Timeline, *, spread: float | None = None, seed: int = 0) -> Bearing:
     """How a schedule bears jitter."""
-    jitter = _jitter(timeline.problem, spread, seed)
+    jitter = Jitter(timeline.problem, spread, runs=RUNS, seed=seed)
     p50, p95 = np.percentile(jitter.values(timeline), (50, 95))
-    return Bearing(spread, jitter.runs, float(p50), float(p95))
+    largest = float(deviations(timeline.problem, spread).max())
+    return Bearing(largest, jitter.runs, float(p50), float(p95))
 
 
 def _full(problem: Problem, device: int, peak: float) -> bool:
@@ -233,6 +232,6 @@ def _full(problem: Problem, device: int, peak: float) -> bool:
     return not problem.within_cap(device, peak + least)
 
 
-def _check(spread: float) -> None:
-    if not 0 <= spread <= 1:
+def _check(spread: float | None) -> None:
+    if spread is not None and not 0 <= spread <= 1:
         raise InputError(f"the spread is a share of the durations, between 0 and 1, not {spread:g}", code="bad-number")

@@ -11,13 +11,13 @@ from strategies import problems
 from debubble.compiler import placement
 from debubble.compiler.named import named_schedule
 from debubble.compiler.problem import Problem
-from debubble.compiler.profile import Profile
-from debubble.compiler.robustness import MAX_DURATIONS, Jitter
+from debubble.compiler.profile import Profile, Spread, Stage
+from debubble.compiler.robustness import MAX_DURATIONS, Jitter, deviations
 from debubble.compiler.simulation import simulate
 
 
 def jitter(problem: Problem, spread: float, runs: int = 50, seed: int = 0) -> Jitter:
-    return Jitter(problem.stages, problem.microbatches, spread=spread, runs=runs, seed=seed)
+    return Jitter(problem, spread, runs=runs, seed=seed)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -63,6 +63,17 @@ def test_same_seed_same_luck() -> None:
 
 def test_large_problems_get_fewer_runs() -> None:
     """What is held at a time is bounded."""
-    luck = Jitter(64, 1024, spread=0.1, runs=1000, seed=0)
+    profile = Profile.uniform(stages=64, forward=1, backward_input=1, backward_weight=1)
+    luck = jitter(Problem(profile, placement.linear(64), 1024), 0.1, runs=1000)
     assert 1 <= luck.runs < 1000
     assert luck._factors.size <= MAX_DURATIONS
+
+
+def test_the_measured_spread_is_what_counts() -> None:
+    """The distance between quartiles of a profile becomes a standard deviation; what was not measured gets 5 %."""
+    spread = Spread(forward=0.1349, backward_input=0.0, backward_weight=0.0, backward=0.2698)
+    stages = (Stage(forward=1, backward_input=1, backward_weight=1, spread=spread),)
+    stages += (Stage(forward=1, backward_input=1, backward_weight=1),)
+    problem = Problem(Profile(stages=stages), placement.linear(2), 2)
+    assert deviations(problem).T.tolist() == [pytest.approx([0.1, 0.0, 0.0, 0.2]), [0.05] * 4]
+    assert deviations(problem, 0.3).tolist() == [[0.3, 0.3]] * 4

@@ -15,14 +15,20 @@ from .output import print_json, print_table, print_text
 
 @click.command("explain")
 @click.argument("plan", metavar="PLAN.json")
-@click.option("--spread", type=Numbers(), default=0.05, show_default=True, help="Relative deviation of durations.")
+@click.option("--spread", type=Numbers(), help="Relative deviation of durations (default: as measured, or 0.05).")
 @click.option("--robust", "search_robust", is_flag=True, help="Search for the order that bears jitter best.")
 @click.option("--time-limit", type=Numbers(), default=5.0, show_default=True, help="Seconds for each question.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("-o", "--output", metavar="ROBUST.json", help="Save the robust plan.")
 @json_option
 def command(
-    plan: str, spread: float, search_robust: bool, time_limit: float, seed: int, output: str | None, as_json: bool
+    plan: str,
+    spread: float | None,
+    search_robust: bool,
+    time_limit: float,
+    seed: int,
+    output: str | None,
+    as_json: bool,
 ) -> None:
     """Explain a plan: what binds it, what more memory, a faster link or balanced stages would give (each searched
     again), which operations have no slack, and what random durations do to it."""
@@ -84,7 +90,7 @@ def _print(explanation: Explanation) -> None:
     ]
     print_table(header, rows)
     jitter = explanation.jitter
-    print_text(f"\nWhen durations deviate by {percent(jitter.spread)} ({jitter.runs} runs)")
+    print_text(f"\nWhen durations deviate by up to {percent(jitter.spread)}, relative deviation ({jitter.runs} runs)")
     print_text(f"  p50 {jitter.p50:.6g}, p95 {jitter.p95:.6g}{f' {unit}' if unit else ''}")
 
 
