@@ -25,13 +25,20 @@ CAUSES = {
 
 REMEDIES = {
     "warm-up": "more micro-batches, or stages cut into more chunks per device, make it a smaller share",
-    "dependency": "faster or better balanced stages on the devices that it waits for, or an order that feeds it sooner",
-    "transfer": "a faster link, or work between a send and the step that needs it",
+    "dependency": "faster or better balanced stages on the devices that it waits for",
+    "transfer": "a faster link",
     "memory": "a higher cap on this device, or recomputation",
-    "order": "another order: let the search move ready work in here",
+    "order": "",
     "drain": "more micro-batches, or stages cut into more chunks per device, make it a smaller share",
 }
-"""What makes idle time of each cause less."""
+"""What makes idle time of each cause less, whatever the order."""
+
+ORDERS = {
+    "dependency": "an order that feeds it sooner",
+    "transfer": "an order with work between a send and the step that needs it",
+    "order": "another order: let the search move ready work in here",
+}
+"""What another order could do about it."""
 
 _ROUNDING = 1e-9
 
@@ -41,7 +48,7 @@ class Gap(NamedTuple):
 
     `before` is the index of the device's next step (the number of its steps in the drain). `step` is the one that
     explains the gap: (device, index) of what the device waits for, or of its own step that was ready, but held back;
-    None in warm-up and drain.
+    None in warm-up and drain. `level` is what the device would hold with a step that the cap holds back, else None.
     """
 
     device: int
@@ -50,10 +57,48 @@ class Gap(NamedTuple):
     cause: str
     before: int
     step: tuple[int, int] | None
+    level: float | None = None
 
     @property
     def length(self) -> float:
         return self.end - self.start
+
+    @property
+    def delayed(self) -> int | None:
+        """The index of the device's step that would come sooner without this gap; None in the drain.
+
+        When this step has slack, the gap costs nothing: the critical path does not lead through it.
+        """
+        if self.cause == "drain":
+            return None
+        return self.step[1] if self.step is not None and self.step[0] == self.device else self.before
+
+
+def remedy(cause: str, *, optimal: bool) -> str:
+    """What would make idle time of a cause less; no other order where the one at hand is proved optimal."""
+    hints = [REMEDIES[cause], "" if optimal else ORDERS.get(cause, "")]
+    return ", or ".join(filter(None, hints)) or "nothing: it is proved that no order is faster"
+
+
+def awaited(timeline: Timeline, arrivals: list[list[tuple[Arrival, ...]]], device: int, index: int) -> Arrival | None:
+    """The input that a step waited for; None when it started as soon as its device was free."""
+    need = last_arrival(arrivals[device][index])
+    free = timeline.ends[device][index - 1] if index else 0.0
+    return need if need is not None and need.time - free > _ROUNDING * timeline.makespan else None
+
+
+def roots(timeline: Timeline, arrivals: list[list[tuple[Arrival, ...]]]) -> list[list[int]]:
+    """By device and index, the busy device that a step is held up by in the end.
+
+    A step that started as soon as its device was free is held up by that device; one that waited, by whatever held up
+    the step that it waited for. Linear in the number of steps.
+    """
+    found = [[device] * len(order) for device, order in enumerate(timeline.schedule.orders)]
+    for device, index in timeline.execution.sequence:
+        need = awaited(timeline, arrivals, device, index)
+        if need is not None:
+            found[device][index] = found[need.device][need.step]
+    return found
 
 
 def levels(timeline: Timeline, device: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,6 +122,15 @@ def gaps(timeline: Timeline, arrivals: list[list[tuple[Arrival, ...]]]) -> list[
     """
     begin = min((starts[0] for starts in timeline.starts if starts), default=0.0)
     return [list(_Device(timeline, arrivals, device).gaps(begin)) for device in range(timeline.schedule.devices)]
+
+
+def by_root(found: list[Gap], roots: list[list[int]]) -> dict[int, float]:
+    """The time spent waiting for other devices' results, by the device that each wait is due to in the end."""
+    waits: dict[int, float] = defaultdict(float)
+    for gap in found:
+        if gap.cause in ("dependency", "transfer") and gap.step is not None:
+            waits[roots[gap.step[0]][gap.step[1]]] += gap.length
+    return dict(waits)
 
 
 def by_cause(found: list[Gap]) -> dict[str, float]:
@@ -114,18 +168,26 @@ class _Device:
                 yield from self._between(index)
         yield from self._gap(self.ends[-1], last, "drain", len(self.order), None)
 
-    def _gap(self, start: float, end: float, cause: str, before: int, step: tuple[int, int] | None) -> Iterator[Gap]:
+    def _gap(
+        self,
+        start: float,
+        end: float,
+        cause: str,
+        before: int,
+        step: tuple[int, int] | None,
+        level: float | None = None,
+    ) -> Iterator[Gap]:
         if end - start > self.rounding:
-            yield Gap(self.device, start, end, cause, before, step)
+            yield Gap(self.device, start, end, cause, before, step, level)
 
     def _between(self, index: int) -> Iterator[Gap]:
         """The wait before one step: what could have filled it, and the rest."""
         moment, end = self.ends[index - 1], self.starts[index]
-        for start, held_back, forbidden in self._fill(index, moment, end):
+        for start, held_back, level in self._fill(index, moment, end):
             yield from self._wait(moment, start, index)
             moment = start + self.ends[held_back] - self.starts[held_back]
-            cause = "memory" if forbidden else "order"
-            yield from self._gap(start, moment, cause, index, (self.device, held_back))
+            cause = "order" if level is None else "memory"
+            yield from self._gap(start, moment, cause, index, (self.device, held_back), level)
         yield from self._wait(moment, end, index)
 
     def _wait(self, start: float, end: float, index: int) -> Iterator[Gap]:
@@ -136,8 +198,8 @@ class _Device:
         yield from self._gap(start, finished, "dependency", index, source)
         yield from self._gap(finished, end, "transfer", index, source)
 
-    def _fill(self, index: int, moment: float, end: float) -> Iterator[tuple[float, int, bool]]:
-        """(start, step, forbidden by the cap): later steps that would fit into this wait, one after another.
+    def _fill(self, index: int, moment: float, end: float) -> Iterator[tuple[float, int, float | None]]:
+        """(start, step, level that breaks the cap): later steps that would fit into this wait, one after another.
 
         Of each kind and stage the next one stands for the others, which come after it. What the cap allows goes
         first, then what was ready first.
@@ -157,11 +219,13 @@ class _Device:
                 )
                 start = max(moment, ready)
                 if start + self.ends[head] - self.starts[head] <= end + self.rounding:
-                    fitting.append((start, self._forbidden(index, head, extra), head, queue))
+                    level = self._level(index, head, extra)
+                    fits = self.timeline.problem.within_cap(self.device, level)
+                    fitting.append((start, not fits, head, level, queue))
             if not fitting:
                 return
-            start, forbidden, head, queue = min(fitting, key=lambda found: found[:3])
-            yield start, head, forbidden
+            start, forbidden, head, level, queue = min(fitting, key=lambda found: found[:3])
+            yield start, head, level if forbidden else None
             moment = start + self.ends[head] - self.starts[head]
             if not forbidden:
                 if not len(extra):
@@ -172,15 +236,15 @@ class _Device:
             if following is not None:
                 heads.append((queue, following))
 
-    def _forbidden(self, index: int, head: int, extra: np.ndarray) -> bool:
-        """True when step `head`, moved to before step `index`, would break the cap there or until its own place."""
+    def _level(self, index: int, head: int, extra: np.ndarray) -> float:
+        """The most that is held with step `head` moved to before step `index`, there and until its own place."""
         rise, change = self.during[head] - self.before[head], self.before[head + 1] - self.before[head]
         held = self.during[index:head] + change
         first = self.before[index] + rise
         if len(extra):
             held = held + extra[: head - index]
             first += extra[0]
-        return not self.timeline.problem.within_cap(self.device, max(float(held.max()), float(first)))
+        return max(float(held.max()), float(first))
 
 
 def _kind(step: Step) -> tuple[tuple[str, int], ...]:

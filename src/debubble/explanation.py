@@ -12,16 +12,14 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace as with_changes
 
-from .compiler.arrival import arrivals
+from .compiler.analysis import Analysis
 from .compiler.errors import InputError
-from .compiler.idleness import by_cause, gaps
 from .compiler.operation import parts
 from .compiler.plan import Plan
 from .compiler.problem import Problem
 from .compiler.profile import Link, Stage
 from .compiler.robustness import Jitter, deviations
 from .compiler.simulation import Timeline, simulate
-from .compiler.slack import slacks
 from .solver.search import certified, search
 
 FASTER_LINK = 0.9
@@ -56,28 +54,27 @@ class Bearing:
 class Explanation:
     """What is known of a plan beyond its value.
 
-    `idle` is the idle time of each device by cause, `critical` the steps of the critical path by kind and the transfers
-    between them, `tight` the operations without slack by kind; `full` lists the devices that reach their cap.
+    `critical` counts the steps of the critical path by kind and the transfers between them; `full` lists the devices
+    that reach their cap.
     `found` is the best value a search of the same length found for the unchanged problem.
     """
 
-    plan: Plan
-    idle: list[dict[str, float]]
+    analysis: Analysis
     full: list[int]
     critical: Counter[str]
-    tight: Counter[str]
     found: float
     changes: list[Change]
     jitter: Bearing
 
     @property
-    def most_idle(self) -> int:
-        """The device that waits most."""
-        return max(range(len(self.idle)), key=lambda device: sum(self.idle[device].values()))
+    def plan(self) -> Plan:
+        """The plan that is explained."""
+        return self.analysis.plan
 
-    def main_cause(self, device: int) -> str:
-        """The cause of most of a device's idle time."""
-        return max(self.idle[device], key=self.idle[device].__getitem__)
+    @property
+    def tight(self) -> Counter[str]:
+        """The operations without slack by kind."""
+        return sum(self.analysis.tight, Counter())
 
     def as_json(self) -> dict[str, Any]:
         """The keys that `debubble explain --json` prints."""
@@ -88,7 +85,8 @@ class Explanation:
             "lower_bound": certificate.lower_bound,
             "bound": certificate.name,
             "reason": certificate.reason,
-            "idle": self.idle,
+            "idle": self.analysis.idle,
+            "answer": self.analysis.sentences(),
             "devices_at_cap": self.full,
             "critical_path": dict(self.critical),
             "no_slack": dict(self.tight),
@@ -115,25 +113,14 @@ def explain(plan: Plan, *, spread: float | None = None, time_limit: float = 5.0,
     """
     _check(spread)
     timeline, problem = plan.timeline, plan.problem
-    found = arrivals(timeline)
-    free = slacks(timeline, found)
-    tight = Counter(
-        operation.kind
-        for order, slips in zip(timeline.schedule.orders, free, strict=True)
-        for step, slip in zip(order, slips, strict=True)
-        if slip == 0
-        for operation in parts(step)
-    )
-    path = timeline.critical_path()
-    critical = Counter(operation.kind for _, step, _, _ in path for operation in parts(step))
-    critical["transfers"] = sum(first[0] != second[0] for first, second in pairwise(path))
+    analysis = Analysis(plan)
+    critical = Counter(operation.kind for _, step, _, _ in analysis.path for operation in parts(step))
+    critical["transfers"] = sum(first[0] != second[0] for first, second in pairwise(analysis.path))
     again = plan.value if plan.gap == 0 else search(problem, time_limit=time_limit, seed=seed).value
     return Explanation(
-        plan,
-        [by_cause(waits) for waits in gaps(timeline, found)],
+        analysis,
         [device for device, peak in enumerate(timeline.peak_memory) if _full(problem, device, peak)],
         critical,
-        tight,
         min(again, plan.value),
         [_changed(name, changed, time_limit, seed) for name, changed in changed_problems(problem)],
         bearing(timeline, spread=spread, seed=seed),

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from debubble.compiler import placement
 from debubble.compiler.arrival import arrivals
 from debubble.compiler.errors import InputError
-from debubble.compiler.idleness import CAUSES, REMEDIES, Gap, by_cause, gaps, levels
+from debubble.compiler.idleness import CAUSES, Gap, awaited, by_cause, by_root, gaps, levels, remedy, roots
 from debubble.compiler.named import named_schedule
 from debubble.compiler.operation import parse_step
 from debubble.compiler.problem import Problem
-from debubble.compiler.profile import Profile
+from debubble.compiler.profile import Profile, Stage
 from debubble.compiler.schedule import Schedule
 from debubble.compiler.simulation import Timeline, peak_memory, simulate
 
@@ -35,7 +35,14 @@ def _two(
 
 def test_every_cause_has_words_and_a_remedy() -> None:
     """A picture can always say what a cause means and what would help."""
-    assert CAUSES.keys() == REMEDIES.keys()
+    assert all(remedy(cause, optimal=optimal) for cause in CAUSES for optimal in (False, True))
+
+
+def test_no_other_order_is_advised_where_none_is_faster() -> None:
+    """An order that feeds a device sooner may help, unless the one at hand is proved optimal."""
+    assert "an order" in remedy("dependency", optimal=False)
+    assert not any("another order" in remedy(cause, optimal=True) for cause in CAUSES)
+    assert remedy("order", optimal=True) == "nothing: it is proved that no order is faster"
 
 
 def test_warm_up_dependency_transfer_and_drain_by_hand() -> None:
@@ -49,7 +56,7 @@ def test_a_step_that_the_cap_forbids_makes_the_wait_one_for_memory() -> None:
     """Device 0 waits from 2 to 6; the forward of micro-batch 1 would fit twice in time, but a cap of 1 forbids it."""
     orders = ["0F0 0B0 0W0 0F1 0B1 0W1", "1F0 1B0 1W0 1F1 1B1 1W1"]
     held = _gaps(_two(orders, 2, cap=1))[0]
-    assert held[:2] == [Gap(0, 2, 4, "memory", 1, (0, 3)), Gap(0, 4, 6, "dependency", 1, (1, 1))]
+    assert held[:2] == [Gap(0, 2, 4, "memory", 1, (0, 3), 2), Gap(0, 4, 6, "dependency", 1, (1, 1))]
 
 
 def test_a_step_that_would_fit_under_the_cap_makes_the_wait_one_for_order() -> None:
@@ -63,6 +70,41 @@ def test_a_step_that_does_not_fit_in_time_is_no_explanation() -> None:
     orders = ["0F0 0F1 0B0 0B1 0W0 0W1", "1F0 1B0 1F1 1B1 1W0 1W1"]
     causes = {gap.cause for gap in _gaps(_two(orders, 2, comm=1, weight=3))[0]}
     assert causes == {"dependency", "transfer"}
+
+
+def test_a_gap_delays_the_next_step_or_the_one_that_is_held_back() -> None:
+    """Memory holds back F 1, a dependency the gradient that comes next, and the drain nothing."""
+    orders = ["0F0 0B0 0W0 0F1 0B1 0W1", "1F0 1B0 1W0 1F1 1B1 1W1"]
+    first, second = _gaps(_two(orders, 2, cap=1))
+    assert [gap.delayed for gap in first[:2]] == [3, 1]
+    assert second[-1].delayed is None
+
+
+def _three() -> Timeline:
+    """Three devices, two micro-batches; the last device takes three times as long as the others."""
+    stages = tuple(Stage(forward=time, backward_input=time, backward_weight=0) for time in (1, 1, 3))
+    problem = Problem(Profile(stages=stages), placement.linear(3), 2)
+    return simulate(problem, named_schedule("gpipe", problem))
+
+
+def test_waits_are_put_down_to_the_busy_device_at_the_end_of_the_chain() -> None:
+    """Device 0 waits for device 1, which itself waits for device 2: both gradients are due to device 2."""
+    timeline = _three()
+    found = arrivals(timeline)
+    assert roots(timeline, found) == [[0, 0, 2, 2], [0, 1, 2, 2], [0, 2, 2, 2]]
+    first = gaps(timeline, found)[0]
+    assert {gap.step and gap.step[0] for gap in first if gap.cause == "dependency"} == {1}
+    assert by_root(first, roots(timeline, found)).keys() == {2}
+
+
+def test_a_step_that_starts_as_soon_as_its_device_is_free_waited_for_nothing() -> None:
+    """The second forward of the first device follows the first; that of the second device came from there."""
+    timeline = _three()
+    found = arrivals(timeline)
+    assert awaited(timeline, found, 0, 1) is None
+    need = awaited(timeline, found, 1, 0)
+    assert need is not None
+    assert (need.device, need.step, need.time) == (0, 0, 1)
 
 
 def test_a_wait_is_filled_by_several_steps() -> None:
@@ -151,6 +193,19 @@ def test_memory_and_order_tell_whether_moving_the_step_breaks_the_cap(timeline: 
                 fits = timeline.problem.within_cap(device, peak_memory(timeline.problem, device, new))
                 assert fits == (gap.cause == "order")
                 moved = trial if fits else moved
+
+
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(_timelines())
+def test_a_root_is_a_device_that_was_busy_until_the_step_that_it_held_up_could_start(timeline: Timeline) -> None:
+    """Going back from awaited step to awaited step ends on the root, at a step that waited for nothing."""
+    found = arrivals(timeline)
+    for device, order in enumerate(roots(timeline, found)):
+        for index, root in enumerate(order):
+            place = (device, index)
+            while (need := awaited(timeline, found, *place)) is not None:
+                place = (need.device, need.step)
+            assert place[0] == root
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)

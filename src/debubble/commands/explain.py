@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from ..compiler.errors import InputError
-from ..compiler.idleness import CAUSES, REMEDIES
 from ..compiler.plan import Plan
 from ..explanation import Explanation, bearing, explain, robust
 from ..summary import amount, percent
@@ -67,19 +66,11 @@ def _print(explanation: Explanation) -> None:
     """The explanation in words and one table."""
     plan, unit = explanation.plan, _unit(explanation)
     print_text(plan)
-    device = explanation.most_idle
-    cause = explanation.main_cause(device)
-    waits = sum(explanation.idle[device].values())
     print_text("\nWhat binds")
-    print_text(
-        f"  device {device} waits most: {amount(waits, unit)}, {percent(waits / plan.timeline.makespan)} of the time"
-    )
-    print_text(f"  most of it ({amount(explanation.idle[device][cause], unit)}) is {cause}: {CAUSES[cause]}")
-    print_text(f"  what would help: {REMEDIES[cause]}")
+    for sentence in explanation.analysis.sentences():
+        print_text(f"  {sentence}")
     full = ", ".join(map(str, explanation.full))
     print_text(f"  devices at their cap: {full or 'none'}")
-    print_text(f"  critical path: {_counts(explanation.critical)}")
-    print_text(f"  operations without slack: {_counts(explanation.tight)}")
     print_text("\nWhat would help (each searched again)")
     header = ["", plan.problem.objective, "less time", "lower bound", "at most"]
     found = [("unchanged", explanation.found, plan.certificate.lower_bound)]
@@ -92,10 +83,6 @@ def _print(explanation: Explanation) -> None:
     jitter = explanation.jitter
     print_text(f"\nWhen durations deviate by up to {percent(jitter.spread)}, relative deviation ({jitter.runs} runs)")
     print_text(f"  p50 {jitter.p50:.6g}, p95 {jitter.p95:.6g}{f' {unit}' if unit else ''}")
-
-
-def _counts(found: dict[str, int]) -> str:
-    return ", ".join(f"{number} {what}" for what, number in found.items() if number) or "none"
 
 
 def _saved(plan: Plan, value: float) -> str:
