@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
+from ..compiler.bound import critical_path
 from ..compiler.certificate import Certificate, check
 from ..compiler.errors import CertificateError, InputError
 from ..compiler.named import NAMED, PLACEMENTS, named_schedule
@@ -66,7 +67,7 @@ def search(
 ) -> Plan:
     """The best plan found within `time_limit` seconds, or the named schedule asked for, with its certificate.
 
-    The search begins from the plan `start`, of this problem or of one that differs in its caps alone, where it fits.
+    The search begins from the plan `start`, of this problem or of one with other costs or caps, where it fits.
     An interrupt (Ctrl-C) ends the search early: the best plan found until then is returned, with a warning.
     Raises InputError for an unknown back end or time limit, InfeasibleError when no schedule fits the caps,
     InvalidScheduleError when a named one does not.
@@ -137,7 +138,7 @@ class _Run:
         self.deadline = self.started + max(0.3 * time_limit, time_limit - SECONDS_PER_OPERATION * self.operations)
         self.value = float("inf")
         self.best: Schedule = Schedule(())
-        self.certificate = Certificate(lower_bound=0.0, name="critical path", proof="checked")
+        self.certificate = Certificate(lower_bound=critical_path(problem), name="critical path", proof="checked")
         self.finder = Finder(problem)
         self.warnings: list[str] = []
 

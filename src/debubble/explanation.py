@@ -116,13 +116,13 @@ def explain(plan: Plan, *, spread: float | None = None, time_limit: float = 5.0,
     analysis = Analysis(plan)
     critical = Counter(operation.kind for _, step, _, _ in analysis.path for operation in parts(step))
     critical["transfers"] = sum(first[0] != second[0] for first, second in pairwise(analysis.path))
-    again = plan.value if plan.gap == 0 else search(problem, time_limit=time_limit, seed=seed).value
+    again = plan if plan.gap == 0 else search(problem, time_limit=time_limit, seed=seed, start=plan)
     return Explanation(
         analysis,
         [device for device, peak in enumerate(timeline.peak_memory) if _full(problem, device, peak)],
         critical,
-        min(again, plan.value),
-        [_changed(name, changed, time_limit, seed) for name, changed in changed_problems(problem)],
+        again.value,
+        [_changed(name, changed, again, time_limit, seed) for name, changed in changed_problems(problem)],
         bearing(timeline, spread=spread, seed=seed),
     )
 
@@ -200,8 +200,9 @@ def _alike(stage: Stage, other: Stage) -> bool:
     return all(math.isclose(getattr(stage, key), getattr(other, key), rel_tol=1e-9) for key in keys)
 
 
-def _changed(name: str, problem: Problem, time_limit: float, seed: int) -> Change:
-    plan = search(problem, time_limit=time_limit, seed=seed)
+def _changed(name: str, problem: Problem, start: Plan, time_limit: float, seed: int) -> Change:
+    """What a search finds that begins with the best order of the unchanged problem."""
+    plan = search(problem, time_limit=time_limit, seed=seed, start=start)
     return Change(name, plan.value, plan.certificate.lower_bound)
 
 

@@ -39,6 +39,17 @@ def test_more_memory_is_searched_again() -> None:
     assert "is memory" in found.analysis.sentences()[0]
 
 
+def test_more_of_anything_is_never_worse() -> None:
+    """Every change is searched from the plan's own order: however short the search, nothing gets worse by it."""
+    profile = face.Profile.uniform(
+        stages=8, forward=10, backward_input=11, backward_weight=8, comm=1, memory=(2, -1, -1)
+    )
+    plan = face.compile(profile, microbatches=16, memory_cap=9, time_limit=3)
+    found = explain(plan, time_limit=0.1)
+    assert found.found <= plan.value
+    assert all(change.lower_bound <= change.value <= found.found for change in found.changes)
+
+
 def test_no_slack_is_more_than_the_critical_path() -> None:
     """Every operation of the critical path is among those without slack."""
     profile = face.Profile.uniform(stages=4, forward=1, backward_input=1, backward_weight=1)
