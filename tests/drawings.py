@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from debubble.compiler import placement
 from debubble.compiler.certificate import Certificate
 from debubble.compiler.named import named_schedule
@@ -26,10 +28,12 @@ def plan(
     static_memory: float = 0.0,
     objective: str = "makespan",
     method: str | None = None,
+    bound: float = 232.0,
+    last: float = 1.0,
 ) -> Plan:
     """A named schedule, by default for F 10, B 11, W 8, with transfers of 1 and two units held by a forward.
 
-    It is not lowered to streams: no picture shows them.
+    The last stage takes `last` times as long. It is not lowered to streams: no picture shows them.
     """
     place = placement.named(where, devices=devices)
     forward, backward_input, backward_weight = costs
@@ -40,8 +44,9 @@ def plan(
         memory=Memory(2, -1, -1),
         static_memory=static_memory,
     )
+    heavy = replace(stage, forward=last * forward, backward_input=last * backward_input)
     profile = Profile(
-        stages=(stage,) * place.stages,
+        stages=(*(stage,) * (place.stages - 1), heavy),
         comm=comm,
         time_unit=time_unit,
         memory_unit=memory_unit,
@@ -51,4 +56,6 @@ def plan(
     schedule = named_schedule(name, problem)
     if method is not None:
         schedule = Schedule(schedule.orders, method)
-    return Plan(problem, schedule, (), Certificate(lower_bound=232.0, name="load", proof="checked"))
+    return Plan(
+        problem, schedule, (), Certificate(lower_bound=bound, name="load", proof="checked", witness={"device": 0})
+    )

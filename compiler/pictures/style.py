@@ -17,7 +17,7 @@ CAUSE_COLOURS = {
     "transfer": "#e3d3f0",
     "memory": "#f9cdc4",
     "order": "#fbefb5",
-    "drain": "#e4e4e4",
+    "drain": "#c9cfc6",
 }
 """By cause of idle time: pale, so that steps stand out."""
 

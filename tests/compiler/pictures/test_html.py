@@ -13,6 +13,7 @@ import pytest
 from drawings import plan
 from playwright.sync_api import Browser, FloatRect, Locator, Page, sync_playwright
 
+from debubble.compiler.analysis import Analysis
 from debubble.compiler.errors import InputError
 from debubble.compiler.pictures import html
 from debubble.compiler.plan import Plan
@@ -126,30 +127,35 @@ def test_the_page_shows_the_plan(opened: Open) -> None:
         zip(page.locator("#facts th").all_inner_texts(), page.locator("#facts td").all_inner_texts(), strict=True)
     )
     assert page.locator("h1").inner_text() == "zb-h1"
-    assert facts["objective"] == "makespan 283 ms, feasible"
+    assert facts["objective"] == "makespan 283 ms (first start to last end of all devices), feasible"
+    assert facts["span"] == "283 ms (first start to last end of the slowest device)"
     assert facts["lower bound"] == "232 ms (load, checked; gap 21.98%)"
     assert facts["bubble ratio"].startswith("21.98%")
-    assert facts["peak memory"] == "8 GiB on the fullest device, cap 8 GiB"
+    assert facts["peak memory"] == "8 GiB on device 0, cap 8 GiB"
+    assert facts["link"] == "transfer 1 ms"
     assert page.locator("#legend li").all_inner_texts() == [
         "F: forward 10 ms",
         "B: input gradient 11 ms",
         "W: weight gradient 8 ms",
-        "transfer 1 ms",
         "critical path",
+        "",  # what is not drawn is not explained
+        *("warm-up", "dependency", "transfer", "memory", "drain"),
     ]
     assert _colours(page) > 20
 
 
 def test_it_answers_which_device_waits_most_why_and_what_would_help(opened: Open) -> None:
-    """The first sentence says it, and the table shows it."""
+    """The first sentence says it, and the table shows the same time and marks one device."""
     page = opened(plan())
     answer = page.locator("#answers .first").inner_text()
-    assert answer.startswith("Device 0 waits most: 51 ms")
-    assert "The main cause is memory, 30 ms" in answer
-    assert "What would help: a higher cap on this device" in answer
+    assert answer.startswith("Device 0 waits most: 51 ms of 283 ms, warm-up and drain included (devices 1, 2 and 3 as")
+    assert "Most of it, 30 ms, is memory" in answer
+    assert "What would make it less: a higher cap on this device" in answer
     head = page.locator("#tables th[scope=col]").all_inner_texts()
     row = page.locator("#tables tbody tr, #tables table > tr").first.locator("td").all_inner_texts()
     assert dict(zip(head[1:] if len(head) > len(row) else head, row, strict=True))["memory"] == "30"
+    assert dict(zip(head[1:] if len(head) > len(row) else head, row, strict=True))["idle"] == "51"
+    assert page.locator("#tables tr td:nth-child(4).most").count() == 1
     assert page.locator("#remedies th[scope=row]").first.inner_text() == "warm-up"
 
 
@@ -215,22 +221,58 @@ def test_hovering_a_step_tells_its_times_what_it_waited_for_and_its_slack(opened
         "1F0 on device 1",
         "forward of stage 1, micro-batch 0",
         "11 to 21 ms, takes 10 ms",
-        "Waited 11 ms for 0F0 of device 0, which ended at 10; transfer 1",
+        "Waited 11 ms for 0F0 of device 0; it ended at 10, transfer 1",
         "No slack: on the critical path",
-        "Memory during it: 2 GiB of a cap of 8",
+        "Memory during it: 2 of 8 GiB",
     ]
     lines = _hover(page, 35, 1)
     assert lines[0] == "1F2 on device 1"
-    assert lines[3] == "Waited for nothing: began as soon as 1F1 was done"
-    assert lines[4].startswith("Slack 26 ms")
+    assert lines[3] == "Began as soon as 1F1 was done"
+    assert lines[4] == "May start up to 26 ms later without making the makespan longer"
 
 
 def test_hovering_idle_time_tells_the_cause(opened: Open) -> None:
-    """After its fourth forward, device 0 could go on but for the cap."""
+    """After its fourth forward, device 0 could go on but for the cap: it would hold more than that allows."""
     lines = _hover(opened(plan()), 45, 0)
     assert lines[0] == "Idle on device 0: memory"
-    assert "Held back: 0F4" in lines
+    assert "Held back by the cap: 0F4; would hold 10 of 8 GiB" in lines
     assert lines[-1] == "What would help: a higher cap on this device, or recomputation"
+
+
+def test_a_step_says_what_held_it_back_as_its_gap_does(opened: Open) -> None:
+    """The cap does not let the fifth forward of device 0 into the wait after the fourth."""
+    drawn = plan()
+    index = list(map(str, drawn.schedule.orders[0])).index("0F4")
+    lines = _hover(opened(drawn), drawn.timeline.starts[0][index] + 1, 0)
+    assert any(line.startswith("Held back by the cap: ready, and would have fitted into the idle") for line in lines)
+    assert any(line.endswith("would hold 10 of 8 GiB") for line in lines)
+
+
+def test_a_wait_that_has_slack_costs_nothing(opened: Open) -> None:
+    """With twice as heavy a last stage, what the first device waits for could come later."""
+    drawn = plan("1f1b", devices=2, costs=(10, 11, 8), comm=0, memory_cap=None, last=3)
+    gap = next(gap for gap in Analysis(drawn).gaps[0] if gap.cause == "dependency")
+    lines = _hover(opened(drawn), (gap.start + gap.end) / 2, 0)
+    assert lines[-1].startswith("Costs nothing: 0")
+    assert "which it delays, may start up to" in lines[-1]
+
+
+def test_no_order_is_advised_where_the_plan_is_proved_optimal(opened: Open) -> None:
+    """Neither above the picture nor in the table below it."""
+    page = opened(plan(bound=283.0))
+    assert "No order is faster" in page.locator("#answers").inner_text()
+    assert "an order that" not in page.locator("body").inner_text()
+    assert "nothing: it is proved that no order is faster" in page.locator("#remedies").inner_text()
+
+
+def test_details_leave_the_lane_and_what_is_below_it_free(opened: Open) -> None:
+    """They stand above the lane that they are about."""
+    page = opened(plan())
+    _hover(page, 100, 3)
+    box = page.locator("#detail").bounding_box()
+    assert box is not None
+    top = _box(page, 0)["y"] + _numbers(page)["top"] + 3 * _numbers(page)["lane"]
+    assert box["y"] + box["height"] <= top
 
 
 def test_hovering_the_memory_tells_the_level(opened: Open) -> None:
@@ -240,22 +282,37 @@ def test_hovering_the_memory_tells_the_level(opened: Open) -> None:
     x, y = _place(page, 45, 3)
     page.mouse.move(x, y + 90)
     _settle(page)
-    assert page.locator("#detail div").all_inner_texts() == ["Device 3 holds 2 GiB of a cap of 8", "at 45 ms"]
+    assert page.locator("#detail div").all_inner_texts() == ["Device 3 holds 2 of 8 GiB", "at 45 ms"]
 
 
-def test_the_keyboard_reaches_every_step(opened: Open) -> None:
-    """Arrows go along a device and to its neighbours; what is chosen is said to screen readers, Escape ends it."""
+def test_the_keyboard_reaches_every_step_and_wait(opened: Open) -> None:
+    """Without a focus: arrows go along a device and to its neighbours, Home and End to the ends, Escape ends it."""
     page = opened(plan())
-    canvas = _canvas(page)
-    canvas.focus()
     names = []
-    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft"):
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowRight", "ArrowLeft", "End", "ArrowLeft", "Home"):
         page.keyboard.press(key)
         names.append(page.locator("#detail div").first.inner_text())
-    assert names == ["0F0 on device 0", "0F1 on device 0", "1F0 on device 1", "1F0 on device 1"]
+    assert names == [
+        "0F0 on device 0",
+        "0F1 on device 0",
+        "Idle on device 1: warm-up",
+        "1F0 on device 1",
+        "Idle on device 1: warm-up",
+        "Idle on device 1: drain",
+        "1W7 on device 1",
+        "Idle on device 1: warm-up",
+    ]
     assert page.locator("#detail").get_attribute("role") == "status"
-    assert "Device 0 waits most" in (canvas.get_attribute("aria-label") or "")
+    assert "Device 0 waits most" in (_canvas(page).get_attribute("aria-label") or "")
     page.keyboard.press("Escape")
+    assert not page.locator("#detail").is_visible()
+
+
+def test_what_scrolls_by_keys_keeps_them(opened: Open) -> None:
+    """The table has the focus: arrows are its own."""
+    page = opened(plan())
+    page.locator("#tables .wide").focus()
+    page.keyboard.press("ArrowRight")
     assert not page.locator("#detail").is_visible()
 
 
@@ -272,14 +329,60 @@ def test_a_step_outside_the_view_is_brought_into_it(opened: Open) -> None:
 
 
 def test_the_critical_path_can_be_hidden(opened: Open) -> None:
-    """Its black frames go with the box's tick."""
+    """Its black frames go with the box's tick, and with them its sign in the legend."""
     page = opened(plan())
     black = """c => new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)
         .reduce((count, pixel) => count + (pixel === 0xff000000), 0)"""
     shown = _canvas(page).evaluate(black)
-    page.get_by_label("Critical path").uncheck()
+    page.get_by_role("checkbox", name="Critical path").uncheck()
     _settle(page)
     assert _canvas(page).evaluate(black) < shown / 2
+    assert "critical path" not in page.locator("#legend").inner_text()
+
+
+def test_what_has_no_slack_can_be_outlined(opened: Open) -> None:
+    """By a box or a key; the legend then says what the frames mean."""
+    page = opened(plan())
+    purple = """c => new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)
+        .reduce((count, pixel) => count + (pixel === 0xff9a1b6a), 0)"""
+    assert _canvas(page).evaluate(purple) == 0
+    page.keyboard.press("s")
+    _settle(page)
+    assert page.get_by_role("checkbox", name="Operations without slack").is_checked()
+    assert "without slack" in page.locator("#legend").inner_text()
+    assert _canvas(page).evaluate(purple) > 100
+
+
+def test_the_cap_is_marked_where_it_holds_steps_back(opened: Open) -> None:
+    """Red in the memory of device 0, which waits for memory, and not in that of the last device, which does not."""
+    page = opened(plan())
+    red = """c => new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)
+        .reduce((count, pixel) => count + (pixel === 0xff0028c8), 0)"""
+    assert _canvas(page).evaluate(red) > 20
+    page.mouse.click(*_place(page, 45, 3))
+    _settle(page)
+    assert _canvas(page).evaluate(red) == 0
+    page.mouse.click(*_place(page, 45, 0))
+    x, y = _place(page, 45, 0)
+    page.mouse.move(x, y + 190)
+    _settle(page)
+    assert page.locator("#detail div").last.inner_text() == "The cap holds back 0F4; would hold 10 of 8 GiB"
+
+
+@pytest.mark.parametrize("width", [1300, 700, 360])
+def test_nothing_is_cut_in_narrow_windows(opened: Open, width: int) -> None:
+    """The tables fit into the window: their columns wrap, and stand below each other where there is no room."""
+    page = opened(plan())
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.locator(".wide").evaluate_all("all => all.every(one => one.scrollWidth <= one.clientWidth)")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_nothing_is_cut_in_print(opened: Open) -> None:
+    """On paper nobody can scroll."""
+    page = opened(plan(devices=32, memory_cap=None))
+    page.emulate_media(media="print")
+    assert page.locator(".wide").evaluate_all("all => all.every(one => one.scrollHeight <= one.clientHeight)")
 
 
 def test_kinds_differ_without_colour(opened: Open) -> None:
@@ -383,7 +486,7 @@ def test_unusual_plans_are_drawn(opened: Open, drawn: Plan) -> None:
 def test_a_plan_that_takes_no_time_is_drawn(opened: Open) -> None:
     """There is nothing to see, and no error."""
     page = opened(plan("gpipe", devices=2, microbatches=2, memory_cap=None, costs=(0, 0, 0), comm=0))
-    assert page.locator("#answers .first").inner_text() == "No device waits between its first and its last step."
+    assert page.locator("#answers .first").inner_text() == "No device waits."
     assert page.locator("#visible").inner_text() == "0 to 1 ms of 1"
 
 
@@ -394,14 +497,14 @@ def test_memory_counts_from_what_is_always_held(opened: Open) -> None:
     x, y = _place(page, 5, 3)
     page.mouse.move(x, y + 90)
     _settle(page)
-    assert page.locator("#detail div").first.inner_text() == "Device 3 holds 5 GiB of a cap of 13"
+    assert page.locator("#detail div").first.inner_text() == "Device 3 holds 5 of 13 GiB"
 
 
 def test_slack_and_idle_time_under_span(opened: Open) -> None:
     """The page says which objective slack is about, and that the ends of the picture do not count."""
     page = opened(plan(objective="span"))
     assert "warm-up and drain do not count" in page.locator("#answers").inner_text()
-    assert any("without harm to the span" in line for line in _hover(page, 15, 0))
+    assert any("without making the span longer" in line for line in _hover(page, 15, 0))
 
 
 def test_plans_in_different_units_are_not_compared() -> None:
