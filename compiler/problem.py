@@ -9,6 +9,7 @@ from functools import cached_property
 
 from .cost import Cost, Costs, costs
 from .errors import InfeasibleError, InputError
+from .numbers import check_count, check_real
 from .operation import Operation, Pair, Step
 from .placement import Placement
 from .profile import Link, Profile
@@ -47,8 +48,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         placement, profile, m = self.placement, self.profile, self.microbatches
-        if m < 1:
-            raise InputError(f"the number of micro-batches must be at least 1, not {m}", code="bad-number")
+        check_count("micro-batches", m)
         if len(profile.stages) != placement.stages:
             raise InputError(
                 f"the profile has {len(profile.stages)} stages, but a {placement.kind} placement on "
@@ -82,6 +82,7 @@ class Problem:
                 f"memory cap: {len(caps)} caps for {placement.devices} devices", hint="give one, or one per device"
             )
         for device, value in enumerate(caps):
+            check_real("memory cap", value)
             if math.isnan(value) or value < 0:
                 raise InputError(f"memory cap: must be a number of at least 0, not {value} (device {device})")
         object.__setattr__(self, "caps", caps)

@@ -10,11 +10,14 @@ import msgspec
 
 from . import files
 from .errors import InputError
+from .numbers import check_count, check_real
 
 FORMAT = "debubble.profile/1"
 
 LARGEST = 1e18
 """Larger numbers are refused: sums and ratios of them would overflow."""
+
+MAX_STAGES = 2**16
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +98,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if not self.stages:
             raise InputError("stages: a profile needs at least one stage", code="bad-key")
         for key, value, least in self._numbers():
+            check_real(key, value)
             if not math.isfinite(value) or value < least:
                 kind = "a finite number" if least == -math.inf else f"a finite number of at least {least:g}"
                 raise InputError(f"{key}: must be {kind}, not {value}", code="bad-number")
@@ -176,8 +180,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         overlapped_pair: float | None = None,
     ) -> Profile:
         """A profile of equal stages. Raises InputError when a number is out of range."""
-        if not 1 <= stages <= 2**16:
-            raise InputError(f"stages: must be between 1 and {2**16}, not {stages}", code="bad-number")
+        check_count("stages", stages, most=MAX_STAGES)
         stage = Stage(
             forward=forward, backward_input=backward_input, backward_weight=backward_weight, memory=Memory(*memory)
         )

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ..compiler.errors import InputError, RunError
+from ..compiler.numbers import check_count
 from ..compiler.plan import Plan
 from .job import Failure, Job, RunResult, model_file
 from .processes import start, stop
@@ -50,8 +51,9 @@ def run(
     on for `timeout` seconds, every process is ended.
     Raises InputError for what cannot be run, RunError that names rank and instruction when an execution failed.
     """
-    if steps < 1:
-        raise InputError(f"the number of steps must be at least 1, not {steps}", code="bad-number")
+    check_count("steps", steps)
+    if not timeout > 0:
+        raise InputError(f"the timeout must be a positive number of seconds, not {timeout:g}", code="bad-number")
     if emulate and check:
         raise InputError("an emulation computes nothing that could be checked")
     if not emulate and model is None:

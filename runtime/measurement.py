@@ -5,14 +5,16 @@ from __future__ import annotations
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from ..compiler.errors import InputError
+from ..compiler.errors import DebubbleError, InputError, RunError
+from ..compiler.numbers import check_count
 from ..compiler.profile import Link, Memory, Profile, Spread
 from ..compiler.profile import Stage as Costs
 from .link import measure_link
@@ -55,27 +57,30 @@ def measure(
     some times for warm-up and `repeat` times for medians. Memory is what one micro-batch holds after F and after B: on
     a GPU allocated memory, on a CPU the tensors that autograd saves. Static memory is weights, buffers, gradients and
     the state of the workload's optimizer. The link is measured between two processes of this machine.
-    Raises InputError when the workload cannot be loaded or cut.
+    Raises InputError when the workload cannot be loaded or cut or the device cannot be used, RunError, which names the
+    stage, when the workload fails.
     """
     for what, number in (("stages", stages), ("microbatches", microbatches), ("repetitions", repeat)):
-        if number < 1:
-            raise InputError(f"the number of {what} must be at least 1, not {number}", code="bad-number")
+        check_count(what, number)
     workload = load_workload(model)
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = _usable(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as the processes of a local run have
     try:
-        inputs, targets = workload.data(0, microbatches, seed=seed)
+        with _naming("the batch"):
+            inputs, targets = workload.data(0, microbatches, seed=seed)
         values = tuple(tensor.to(place) for tensor in cut(inputs, microbatches, "inputs")[0])
         target = tuple(tensor.to(place) for tensor in cut(targets, microbatches, "targets")[0])
         costs: list[Costs] = []
         for index in range(stages):
             last = index == stages - 1
-            stage = Stage(index, workload.build(index, stages, seed=seed).to(place), workload.loss if last else None)
-            bench = _Bench(stage, values, target if last else None, place)
-            times = bench.times(repeat)
-            outputs = () if last else stage.try_forward(values, {}, place)
-            costs.append(_costs(bench, times, _static(workload, stage.module), outputs))
+            with _naming(f"stage {index}"):
+                module = workload.build(index, stages, seed=seed).to(place)
+                stage = Stage(index, module, workload.loss if last else None)
+                bench = _Bench(stage, values, target if last else None, place)
+                times = bench.times(repeat)
+                outputs = () if last else stage.try_forward(values, {}, place)
+                costs.append(_costs(bench, times, _static(workload, stage.module), outputs))
             values = outputs
     finally:
         torch.set_num_threads(threads)
@@ -83,6 +88,28 @@ def measure(
     link = Link(**measure_link(largest)) if stages > 1 else 0.0
     profile = Profile(stages=tuple(costs), comm=link, time_unit="ms", memory_unit="MiB", machine=_machine(place))
     return Measurement(profile, tuple(_warnings(profile)))
+
+
+def _usable(name: str) -> torch.device:
+    """The device of that name. Raises InputError where this torch, or this machine, has none."""
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (AssertionError, RuntimeError, NotImplementedError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"the device {name!r} cannot be used: {reason}", code="bad-device") from None
+    return device
+
+
+@contextmanager
+def _naming(part: str) -> Iterator[None]:
+    """Say which part of the workload it was that failed. Raises RunError for what a user's code raises."""
+    try:
+        yield
+    except DebubbleError:
+        raise
+    except Exception as error:
+        raise RunError(f"{part}: {type(error).__name__}: {error}") from error
 
 
 class _Bench:

@@ -11,6 +11,7 @@ from .compiler.division import divide
 from .compiler.errors import InputError
 from .compiler.layers import Layers
 from .compiler.named import named_schedule
+from .compiler.numbers import check_count
 from .compiler.partition import split
 from .compiler.placement import Placement, linear
 from .compiler.problem import Problem
@@ -151,14 +152,17 @@ def _cut(model: Model, leader: Model, where: Placement) -> Profile:
             raise InputError("two tables of one model must have as many layers", code="two-profiles")
         return model.profile(split(leader, where))
     if isinstance(model, Profile) and isinstance(leader, Profile):
+        if len(model.stages) != len(leader.stages):
+            raise InputError(
+                f"the second profile has {len(model.stages)} stages, the first {len(leader.stages)}", code="stage-count"
+            )
         return model if where.kind == "linear" else divide(model, linear(where.devices), where)
     raise InputError("the second profile must be of layers where the first is, and not where it is not")
 
 
 def _resized(profile: Profile, count: int, new: int, second: tuple[Profile, int] | None) -> Profile:
     """The profile for a global batch that is cut into `new` micro-batches instead of `count`."""
-    if new < 1:
-        raise InputError(f"the number of micro-batches must be at least 1, not {new}", code="bad-number")
+    check_count("micro-batches", new)
     if new == count:
         return profile
     if profile.microbatches is not None:

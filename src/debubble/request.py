@@ -10,15 +10,14 @@ from .compiler import placement as placements
 from .compiler.division import divide
 from .compiler.errors import InputError
 from .compiler.named import PLACEMENTS
+from .compiler.numbers import check_count
 from .compiler.placement import Placement
 from .compiler.problem import Problem
-from .compiler.profile import Profile
+from .compiler.profile import MAX_STAGES, Profile
 from .compiler.recomputation import Recompute
 
 PlacementLike: TypeAlias = str | Sequence[int] | Placement
 """The name of a placement, a list such as "0,1,1,0" or (0, 1, 1, 0), or a `Placement`."""
-
-MAX_STAGES = 2**16
 
 
 def place(
@@ -38,10 +37,8 @@ def place(
         _check(placement, devices=devices, chunks=chunks, stages=stages)
         return placement
     for what, number in (("devices", devices), ("chunks", chunks)):
-        if number is not None and not 1 <= number <= MAX_STAGES:
-            raise InputError(
-                f"the number of {what} must be between 1 and {MAX_STAGES}, not {number}", code="bad-number"
-            )
+        if number is not None:
+            check_count(what, number, most=MAX_STAGES)
     if placement is not None and placements.is_list(placement):
         made = placements.explicit(placement)
     else:

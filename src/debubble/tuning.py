@@ -23,6 +23,7 @@ from .cache import Cache
 from .candidates import CAPS, Candidate, Model, Space, space
 from .compiler.errors import InfeasibleError, InputError
 from .compiler.interchange.layer_files import read_model
+from .compiler.numbers import check_count
 from .compiler.plan import Plan
 from .compiler.recomputation import Recompute
 from .front import Front, Point, floor, pareto
@@ -82,8 +83,7 @@ def tune(
     """
     if not 0 < time_limit < math.inf:
         raise InputError(f"the time limit must be a positive number of seconds, not {time_limit}")
-    if jobs < 1:
-        raise InputError(f"the number of jobs must be at least 1, not {jobs}", code="bad-number")
+    check_count("jobs", jobs)
     candidates = space(
         _as_model(model),
         devices=devices,

@@ -53,6 +53,9 @@ def test_static_memory_counts_on_the_heavy_stages() -> None:
     ("arguments", "part"),
     [
         ({"microbatches": 0}, "at least 1"),
+        ({"microbatches": "8"}, "whole number"),
+        ({"microbatches": 2.5}, "whole number"),
+        ({"memory_cap": "much"}, "memory cap"),
         ({"microbatches": 10**9}, "operations"),
         ({"placement": placement.linear(3)}, "has 4 stages"),
         ({"memory_cap": (1.0, 2.0)}, "2 caps for 4 devices"),

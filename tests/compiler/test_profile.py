@@ -113,3 +113,10 @@ def test_too_many_stages_are_refused() -> None:
     """A billion stages are not built."""
     with pytest.raises(InputError, match="between 1 and"):
         Profile.uniform(stages=10**9, forward=1, backward_input=1, backward_weight=1)
+
+
+@pytest.mark.parametrize("wrong", [{"forward": "a"}, {"comm": None}, {"stages": "4"}, {"memory_cap": [1.0, 2.0]}])
+def test_what_is_no_number_is_refused(wrong: dict[str, object]) -> None:
+    """As a request that cannot be understood, not as a TypeError."""
+    with pytest.raises(InputError):
+        Profile.uniform(**{"stages": 2, "forward": 1, "backward_input": 1, "backward_weight": 1} | wrong)  # type: ignore[arg-type]

@@ -248,6 +248,13 @@ def test_a_second_profile_is_cut_as_the_first() -> None:
     assert [[stage.forward for stage in c.problem.profile.stages] for c in found] == [[8, 8], [12, 6]]
 
 
+def test_a_second_profile_has_as_many_stages() -> None:
+    """Both numbers are told."""
+    two = Profile.uniform(stages=2, forward=3, backward_input=3, backward_weight=3)
+    with pytest.raises(InputError, match="the second profile has 2 stages, the first 3"):
+        space(_profile(), microbatches=(8,), second=(two, 16))
+
+
 @pytest.mark.parametrize(
     "more",
     [{"microbatches": ()}, {"placements": ()}, {"caps": ()}, {"microbatches": (4, 0)}, {"second": (_profile(), 4)}],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from debubble.compiler.errors import InputError
+from debubble.compiler.errors import InputError, RunError
 from debubble.compiler.profile import Link, Profile, Spread
 from debubble.runtime.measurement import Measurement, measure
 
@@ -86,3 +86,19 @@ def test_no_stages_are_refused() -> None:
     """There must be at least one."""
     with pytest.raises(InputError, match="number of stages must be at least 1, not 0"):
         measure(EXAMPLE, stages=0, microbatches=4)
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["abacus", pytest.param("cuda", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"))],
+)
+def test_a_device_that_is_not_there_is_refused(device: str) -> None:
+    """By its name, before anything is measured."""
+    with pytest.raises(InputError, match=f"the device '{device}' cannot be used"):
+        measure(EXAMPLE, stages=2, microbatches=4, repeat=2, device=device)
+
+
+def test_a_stage_that_fails_is_named() -> None:
+    """Its own error is told with the number of the stage."""
+    with pytest.raises(RunError, match="stage 1: ValueError: out of luck"):
+        measure(f"{FAILING}:raises", stages=2, microbatches=4, repeat=2)
