@@ -51,8 +51,12 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Layers:
-        """Read a file of layers. Raises InputError naming the file and the key."""
-        return files.read_json(path, cls, FORMAT)
+        """Read a file of layers in debubble's own format. Raises InputError naming the file and the key."""
+        try:
+            return files.read_json(path, cls, FORMAT)
+        except InputError as error:
+            error.hint = error.hint or "debubble.read_layers reads CSV tables and profiles, too"
+            raise
 
     @classmethod
     def of(cls, profile: Profile) -> Layers:

@@ -270,4 +270,4 @@ def _memory_line(problem: Problem, peaks: list[float]) -> str:
     ]
     if len(shown) > 8:
         shown = [*shown[:4], "...", *shown[-3:]]
-    return " ".join(shown) + unit
+    return " ".join(shown) + unit + (", static memory included" if any(problem.static_memory) else "")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         RunError,
     )
     from .compiler.interchange import Judgement
+    from .compiler.interchange.layer_files import read_layers
     from .compiler.layers import Layer, Layers
     from .compiler.operation import Operation, Pair
     from .compiler.placement import Placement
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .compiler.schedule import Schedule
     from .compiler.simulation import Timeline
     from .explanation import Explanation, explain, robust
+    from .front import Front
     from .tuning import tune
 
     __version__: str
@@ -49,6 +51,7 @@ __all__ = [
     "DebubbleError",
     "Diagnostic",
     "Explanation",
+    "Front",
     "InfeasibleError",
     "InputError",
     "InvalidScheduleError",
@@ -72,6 +75,7 @@ __all__ = [
     "compile",
     "explain",
     "lower",
+    "read_layers",
     "robust",
     "tune",
     "verify",
@@ -91,6 +95,7 @@ _HOMES = {
         "RunError",
     ),
     "compiler.interchange": ("Judgement",),
+    "compiler.interchange.layer_files": ("read_layers",),
     "compiler.operation": ("Operation", "Pair"),
     "compiler.layers": ("Layer", "Layers"),
     "compiler.placement": ("Placement",),
@@ -100,6 +105,7 @@ _HOMES = {
     "compiler.schedule": ("Schedule",),
     "compiler.simulation": ("Timeline",),
     "explanation": ("Explanation", "explain", "robust"),
+    "front": ("Front",),
     "tuning": ("tune",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -119,4 +125,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(__all__)

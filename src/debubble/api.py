@@ -35,9 +35,10 @@ def compile(
     `placement` is "linear" (default), "loop", "v", "bidirectional" or the device of each stage; `memory_cap` one
     number or one per device, in the profile's memory units; `objective` "makespan" or "span"; `backward` "any",
     "split" or "fused"; `schedule` the name of a hand-drawn schedule to take instead of a search; `recompute` which
-    micro-batches drop their activations and repeat their forward before the backward: "none", "all", or the first so
-    many of those that each stage has in flight (see `debubble.compiler.recomputation`). The search ends
-    after `time_limit` seconds at the latest and calls `report` with (elapsed seconds, best value, lower bound).
+    micro-batches drop their activations and repeat their forward before the backward: "none", "all", or how many of
+    those that the stage with the most has in flight; of each window the first keep theirs, as many on every stage (see
+    `debubble.compiler.recomputation.choice`). The search ends after `time_limit` seconds at the latest and calls
+    `report` with (elapsed seconds, best value, lower bound). `backend` is "cbc", "highs" or "cp-sat".
 
     Raises InputError when the request cannot be understood, InfeasibleError when no schedule fits the caps,
     InvalidScheduleError when the named one does not.
@@ -80,10 +81,10 @@ def verify(
 ) -> Judgement:
     """Judge a plan, or a schedule that somebody wrote by hand or exported from another tool.
 
-    `dialect` is "auto", "text", "torch" or "torch-legacy". Without a profile every F, B and W takes 1, BW takes 2, and
-    memory is 1, 0, -1; a plan is judged with what it holds. `recompute` is that of `compile`. With `transfers`
-    "rendezvous" a send blocks until its receive is posted, with "buffered" it never does. Whatever is wrong with the
-    file is in the judgement; InputError is raised for the profile only.
+    `dialect` is "auto", "text", "torch", "torch-legacy", "printed" or "megatron". Without a profile every F, B and W
+    takes 1, BW takes 2, and memory is 1, 0, -1; a plan is judged with what it holds. `recompute` is that of `compile`.
+    With `transfers` "rendezvous" a send blocks until its receive is posted, with "buffered" it never does. Whatever is
+    wrong with the file is in the judgement; InputError is raised for the profile only.
     """
     return verify_file(
         path,

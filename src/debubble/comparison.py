@@ -12,12 +12,13 @@ from .compiler.division import divide
 from .compiler.errors import InputError
 from .compiler.named import NAMED, PLACEMENTS, named_schedule
 from .compiler.operation import Pair
+from .compiler.placement import Placement
 from .compiler.problem import Problem
 from .compiler.schedule import Schedule
 from .compiler.simulation import Timeline, simulate
 from .request import place
 from .solver.bounds import best_bound
-from .solver.search import search
+from .solver.search import INTERRUPTED, search
 
 BOUND_SHARE = 0.1
 """The part of the time limit in which a bound is sought on each placement but the problem's own."""
@@ -27,8 +28,9 @@ BOUND_SHARE = 0.1
 class Row:
     """One schedule of a comparison: a named one, or what the "search" found.
 
-    `lower_bound` holds for every schedule on the same placement that keeps the caps. `finalise` is what each device
-    does after its last operation (an all-reduce, the optimizer), where the request says so.
+    `lower_bound` holds for every schedule on the same placement that keeps the caps; it is 0 where an interrupt left no
+    time to seek one. `finalise` is what each device does after its last operation (an all-reduce, the optimizer), where
+    the request says so.
     """
 
     name: str
@@ -97,6 +99,15 @@ class Row:
         }
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Schedules side by side: the best first, those over the caps last. After an interrupt the search may be missing,
+    and bounds."""
+
+    rows: list[Row]
+    interrupted: bool
+
+
 def compare(
     problem: Problem,
     *,
@@ -104,27 +115,37 @@ def compare(
     group_size: int | None = None,
     finalise: float | Sequence[float] | None = None,
     **options: Any,
-) -> list[Row]:
+) -> Comparison:
     """Every named schedule that exists for these devices, and what the search finds on the problem's own placement.
 
     Best first, those over the caps last. With a `group_size` interleaved 1F1B is there a second time, with groups of
     so many micro-batches. `finalise` is what devices do after their last operation, one number or one per device. The
     `options` are those of `solver.search.search`, which gets `time_limit` seconds; the bound on every other placement
-    gets a tenth of that. Raises InputError when the group size or the numbers to finalise do not fit.
+    gets a tenth of that. An interrupt (Ctrl-C) ends both and leaves what there is.
+
+    Raises InputError when the group size or the numbers to finalise do not fit.
     """
     after = tuple(finalise) if isinstance(finalise, Sequence) else (finalise,) * problem.devices
     if len(after) != problem.devices:
         raise InputError(f"{len(after)} times to finalise for {problem.devices} devices", hint="one, or one per device")
     closing = tuple(more for more in after if more is not None)
-    plan = search(problem, time_limit=time_limit, **options)
-    bounds = {problem.placement: plan.certificate.lower_bound}
-    rows = [Row("search", plan.timeline, bounds[problem.placement], closing)]
-    for name, own, schedule in _drawn(problem, group_size):
-        if own.placement not in bounds:
-            deadline = time.monotonic() + BOUND_SHARE * time_limit
-            bounds[own.placement] = best_bound(own, deadline=deadline).lower_bound
-        rows.append(Row(name, simulate(own, schedule), bounds[own.placement], closing))
-    return sorted(rows, key=lambda row: (not row.fits, row.timeline.value))
+    drawn = list(_drawn(problem, group_size))
+    rows: list[Row] = []
+    bounds: dict[Placement, float] = {}
+    interrupted = False
+    try:
+        plan = search(problem, time_limit=time_limit, **options)
+        interrupted = INTERRUPTED in plan.warnings
+        bounds[problem.placement] = plan.certificate.lower_bound
+        rows.append(Row("search", plan.timeline, bounds[problem.placement], closing))
+        for own in (own for _, own, _ in drawn if not interrupted):
+            if own.placement not in bounds:
+                deadline = time.monotonic() + BOUND_SHARE * time_limit
+                bounds[own.placement] = best_bound(own, deadline=deadline).lower_bound
+    except KeyboardInterrupt:
+        interrupted = True
+    rows += [Row(name, simulate(own, order), bounds.get(own.placement, 0.0), closing) for name, own, order in drawn]
+    return Comparison(sorted(rows, key=lambda row: (not row.fits, row.timeline.value)), interrupted)
 
 
 def _drawn(problem: Problem, group_size: int | None) -> Iterator[tuple[str, Problem, Schedule]]:

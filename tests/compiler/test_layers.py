@@ -67,3 +67,11 @@ def test_what_cannot_be_is_refused(layers: tuple[Layer, ...], words: str) -> Non
     """The message names the layer."""
     with pytest.raises(InputError, match=words):
         Layers(layers=layers)
+
+
+def test_a_table_that_is_loaded_as_layers_says_what_reads_it(tmp_path: Path) -> None:
+    """The hint names the function that reads every form."""
+    path = tmp_path / "layers.csv"
+    path.write_text("name,forward,backward_input,backward_weight\na,1,1,1\n")
+    with pytest.raises(InputError, match="read_layers"):
+        Layers.load(path)

@@ -129,7 +129,27 @@ def test_csv_has_what_json_has(debubble: Any) -> None:
     rows = list(csv.DictReader(debubble(*COSTS, "-m", 8, "--csv").out.splitlines()))
     own = next(row for row in rows if row["schedule"] == "1f1b")
     assert float(own["makespan"]) == pytest.approx(66)
-    assert own["peak_memory"] == "4.0 3.0 2.0 1.0"
+    assert own["peak_memory"] == "4 3 2 1"
+
+
+def test_the_cap_is_said(debubble: Any) -> None:
+    """With what it does to the order of the table."""
+    assert "sorted by makespan, those over the cap of 4 last" in debubble(*COSTS, "-m", 8, "--memory-cap", 4).out
+    assert "over the caps of 3 to 4 last" in debubble(*COSTS, "-m", 8, "--memory-cap", "4,4,3,3").out
+
+
+def test_an_interrupt_leaves_the_named_schedules(debubble: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a search, and without gaps."""
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("debubble.comparison.search", interrupted)
+    result = debubble(*COSTS, "-m", 8)
+    names = [line.split()[0] for line in result.out.splitlines() if line.strip()]
+    assert "1f1b" in names
+    assert "search" not in names
+    assert "\ninterrupted: " in result.out
 
 
 def test_recomputation_is_compared_too(debubble: Any) -> None:

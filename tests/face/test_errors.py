@@ -63,7 +63,9 @@ def _refused(result: Any, *words: str) -> None:
         (("--output", "/"), ("directory",)),
         (("--group-size", 4), ("group size", "interleaved")),
         (("--group-size", 4, "--schedule", "1f1b"), ("group size", "interleaved")),
-        (("--time-limit", 0), ("time limit", "positive")),
+        (("--time-limit", 0), ("--time-limit", "positive")),
+        (("--time-limit", -1), ("--time-limit", "positive")),
+        (("--recompute", "some"), ("some", "none, all")),
         (("--bogus",), ("--bogus",)),
     ],
 )
@@ -282,3 +284,13 @@ def test_help_exits_0(debubble: Any, words: tuple[str, ...]) -> None:
     result = debubble(*words)
     assert result.status == 0
     assert result.out
+
+
+def test_a_missing_choice_is_one_error(debubble: Any, tmp_path: Path) -> None:
+    """The choices stand in one line behind one `error:`."""
+    assert debubble("export", tmp_path / "plan.json").err.count("error:") == 1
+
+
+def test_a_placement_is_named_as_it_was_given(debubble: Any) -> None:
+    """A list that is a V is still called by its list."""
+    _refused(debubble(*COMPILE, "-m", 4, "--placement", "0,1,1,0"), "placement 0,1,1,0 is for 2 devices, not 4")

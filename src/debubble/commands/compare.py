@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
 
 from ..compiler.errors import InputError
+from ..compiler.problem import Problem
 from ..progress import search_progress
 from ..summary import units
 from .options import Cap, json_option, problem_options, read_problem, search_options
@@ -50,7 +52,7 @@ def command(
         raise InputError("either --csv or --json")
     problem = read_problem(**request)
     with search_progress(time_limit, problem.profile.time_unit) as report:
-        rows = compare(
+        found = compare(
             problem,
             backend=backend,
             time_limit=time_limit,
@@ -60,27 +62,40 @@ def command(
             finalise=finalise,
         )
     if as_json:
-        print_json({"objective": problem.objective, "rows": [row.as_json() for row in rows]})
+        rows = [row.as_json() for row in found.rows]
+        print_json({"objective": problem.objective, "rows": rows, "interrupted": found.interrupted})
         return
     if as_csv:
-        print_csv([row.as_json() for row in rows])
+        print_csv([row.as_json() for row in found.rows])
         return
     header = ["schedule", "placement", problem.objective, "bubble", "idle", "gap", "peak", "sent", "wts"]
     lines = []
-    for row in rows:
-        found = row.timeline
-        line = [row.name, str(found.problem.placement), f"{found.value:g}"]
-        line += map(_percent, (found.bubble_ratio(), found.idle_fraction, row.gap))
-        peak = f"{max(found.peak_memory):g}{'' if row.fits else '!'}"
+    for row in found.rows:
+        timeline = row.timeline
+        line = [row.name, str(timeline.problem.placement), f"{timeline.value:g}"]
+        line += map(_percent, (timeline.bubble_ratio(), timeline.idle_fraction, row.gap))
+        peak = f"{max(timeline.peak_memory):g}{'' if row.fits else '!'}"
         line += [peak, str(row.transfers), f"{row.weights:g}x"]
         lines.append([*line, *([] if row.step is None else [f"{row.step:g}"])])
     print_table([*header, "step"] if finalise is not None else header, lines)
-    print_text(f"\nsorted by {problem.objective}{units(problem)}\n{_NOTE}")
+    print_text(f"\nsorted by {problem.objective}{units(problem)}{_capped(problem)}\n{_NOTE}")
     if finalise is not None:
         print_text(_STEP)
-    if any(row.pairs for row in rows):
+    if found.interrupted:
+        print_text("interrupted: the search may be missing or not at its end, and gaps")
+    if any(row.pairs for row in found.rows):
         ratio = problem.profile.overlapped_pair
         print_text(_PAIRS.format("the sum of their times" if ratio is None else "what overlapped_pair says"))
+
+
+def _capped(problem: Problem) -> str:
+    """Where those over the caps stand, and what the caps are."""
+    low, high = min(problem.caps), max(problem.caps)
+    if math.isinf(low):
+        return ""
+    return (
+        f", those over the cap of {low:g} last" if low == high else f", those over the caps of {low:g} to {high:g} last"
+    )
 
 
 def _percent(value: float | None) -> str:

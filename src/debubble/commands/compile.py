@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..compiler.errors import InputError
+from ..compiler.named import NAMED
 from ..progress import search_progress
 from ..summary import against, in_flight, per_device, reference
 from .options import check_writable, json_option, problem_options, read_problem, search_options
@@ -16,7 +17,13 @@ from .output import print_json, print_table, print_text
 
 @click.command("compile")
 @problem_options
-@click.option("--schedule", default="auto", show_default=True, metavar="auto|NAME", help="Take a named schedule.")
+@click.option(
+    "--schedule",
+    default="auto",
+    show_default=True,
+    metavar="auto|NAME",
+    help=f"Search, or take a named schedule: {', '.join(NAMED)}.",
+)
 @click.option("--group-size", type=int, help="Micro-batches that pass a chunk together (interleaved; default devices).")
 @search_options
 @click.option("-o", "--output", metavar="PLAN.json", help="Save the plan.")
@@ -34,6 +41,7 @@ def command(
     """Compile a schedule for a cost profile under a memory cap.
 
     The costs come from PROFILE.json, or, equal for all stages, from --forward, --backward-input and --backward-weight.
+    These are costs of one stage: with more chunks a device has more work, while compare keeps the work of each device.
     """
     from ..solver.search import search
 
@@ -62,6 +70,8 @@ def command(
     other = reference(problem)
     if other is not None and other.schedule.orders != plan.schedule.orders:
         print_text(f"  against      {against(plan.timeline, other)}")
+    if problem.stages > problem.devices and not request["profiles"]:
+        print_text("  note         costs on the command line are per stage; compare keeps a device's work fixed")
     print_text("")
     print_table(*per_device(plan.timeline))
     if output is not None:

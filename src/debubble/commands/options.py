@@ -22,10 +22,13 @@ Options: TypeAlias = list[Callable[[Any], Any]]
 
 
 class Numbers(click.ParamType):
-    """Finite numbers: one, or with `count` a list by commas (of that length, any length when 0)."""
+    """Finite numbers of at least 0: one, or with `count` a list by commas (of that length, any length when 0).
 
-    def __init__(self, *, count: int = 1, signed: bool = False, name: str = "number") -> None:
-        self.count, self.signed, self.name = count, signed, name
+    `signed` ones may be negative, `positive` ones may not be 0.
+    """
+
+    def __init__(self, *, count: int = 1, signed: bool = False, positive: bool = False, name: str = "number") -> None:
+        self.count, self.signed, self.positive, self.name = count, signed, positive, name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
@@ -41,8 +44,9 @@ class Numbers(click.ParamType):
             number = float(word)
         except ValueError:
             self.fail(f"{word!r} is not a number", param, ctx)
-        if not math.isfinite(number) or (number < 0 and not self.signed):
-            self.fail(f"{word!r} is not a finite number{'' if self.signed else ' of at least 0'}", param, ctx)
+        if not math.isfinite(number) or (number < 0 and not self.signed) or (number == 0 and self.positive):
+            kind = "positive number" if self.positive else "number" if self.signed else "number of at least 0"
+            self.fail(f"{word!r} is not a finite {kind}", param, ctx)
         return number
 
 
@@ -76,7 +80,9 @@ class Recomputed(click.ParamType):
     name = "none|all|n"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return int(value) if isinstance(value, str) and value.isdecimal() else value
+        if not isinstance(value, str):
+            return value
+        return int(value) if value.isdecimal() else value.lower()
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -101,11 +107,23 @@ backend_option = click.option(
 seed_option = click.option("--seed", type=int, default=0, show_default=True)
 
 
+def time_limit_option(default: float) -> Callable[[Command], Command]:
+    """How long a search may take."""
+    return click.option(
+        "--time-limit",
+        type=Numbers(positive=True),
+        default=default,
+        show_default=True,
+        help="Seconds to search at most.",
+    )
+
+
 def recompute_option(default: str | None) -> Callable[[Command], Command]:
     """Which micro-batches are recomputed; None leaves it to the plan at hand."""
     return click.option(
         "--recompute",
         type=Recomputed(),
+        metavar="none|all|N",
         default=default,
         help="Drop activations and repeat the forward: of all micro-batches, or N of those in flight (default none).",
     )
@@ -140,7 +158,7 @@ _PROBLEM: Options = [
 ]
 _SEARCH: Options = [
     backend_option,
-    click.option("--time-limit", type=Numbers(), default=30.0, show_default=True, help="Seconds to search at most."),
+    time_limit_option(30.0),
     seed_option,
 ]
 _SCHEDULE_FILE: Options = [

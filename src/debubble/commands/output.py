@@ -40,11 +40,15 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def print_csv(rows: Sequence[dict[str, Any]]) -> None:
-    """Print rows of the same keys as CSV; a list is written with blanks between its numbers."""
+    """Print rows of the same keys as CSV: numbers to ten digits, those of a list with blanks between them."""
     writer = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     for row in rows:
-        writer.writerow({k: " ".join(map(str, v)) if isinstance(v, list) else v for k, v in row.items()})
+        writer.writerow({k: " ".join(map(_cell, v)) if isinstance(v, list) else _cell(v) for k, v in row.items()})
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def terminal_width() -> int:

@@ -23,7 +23,9 @@ from .output import print_json, print_table, print_text
 @click.option("--emulate", is_flag=True, help="Wait for as long as the profile says instead of computing; no model.")
 @click.option("--trace", metavar="FILE", help="Write what happened in the last step, for ui.perfetto.dev.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the weights and the data.")
-@click.option("--timeout", type=Numbers(), default=300.0, show_default=True, help="Seconds without progress.")
+@click.option(
+    "--timeout", type=Numbers(positive=True), default=300.0, show_default=True, help="Seconds without progress."
+)
 @json_option
 def command(
     plan: str,

@@ -27,6 +27,7 @@ from .options import (
     objective_option,
     read_costs,
     seed_option,
+    time_limit_option,
 )
 from .output import print_json, print_table, print_text
 
@@ -64,12 +65,13 @@ gain    at most so much faster can any candidate be that holds no more"""
 @click.option(
     "--recompute",
     type=Listed(Recomputed()),
+    metavar="none|all|N,...",
     help="Recomputations to try (default none, and all where the profile tells the input of every stage).",
 )
 @objective_option
 @backward_option
 @backend_option
-@click.option("--time-limit", type=Numbers(), default=240.0, show_default=True, help="Seconds to search at most.")
+@time_limit_option(240.0)
 @seed_option
 @click.option("--jobs", type=int, default=lambda: os.cpu_count() or 1, help="Processes to search in (default: cores).")
 @click.option("--cache", metavar="DIR", help="Keep plans here, and go on from those that are here.")
