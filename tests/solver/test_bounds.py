@@ -19,6 +19,7 @@ from debubble.compiler.profile import Profile
 from debubble.solver.bounds import Finder, best_bound
 
 NEED_MORE = {
+    "v-unit-cap3": 80,
     "linear-8x16-cap8-makespan": 847,
     "linear-8x16-cap12-makespan": 657,
     "bidirectional-unit-held-to-W-cap2": 30,
