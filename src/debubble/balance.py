@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,12 +22,16 @@ from .compiler.recomputation import Recompute
 from .request import PlacementLike, place
 from .solver.bounds import best_bound
 from .solver.search import INTERRUPTED, search
+from .summary import table
 
 MOVING = 0.6
 """The part of the time in which boundaries between stages are moved; the rest is for the schedule of the best split."""
 
 GLANCE = 0.02
 """The part of the time for the schedule of one split."""
+
+_LONGEST = 36
+"""Of the names of a stage's layers so much is shown."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,29 @@ class Balance:
         if not all(layer.letter for layer in self.layers.layers):
             return None
         return layout.write(["".join(layer.letter for layer in held) for held in self.layers.stages(self.ends)])
+
+    def __str__(self) -> str:
+        """The stages as a table, the plan, and what was found out about splits."""
+        stages = self.profile.stages
+        works = [stage.forward + stage.fused for stage in stages]
+        mean = statistics.fmean(works)
+        rows = []
+        for number, (stage, names, work) in enumerate(zip(stages, self.modules, works, strict=True)):
+            share = f"{work / mean:.0%}" if mean else "-"
+            words = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+            held = f"{stage.memory.forward:g}", f"{stage.static_memory:g}"
+            rows.append([str(number), str(len(names)), f"{work:.4g}", share, *held, words[:_LONGEST]])
+        saved = 1 - self.plan.value / self.first if self.first else 0.0
+        lines = [
+            table(["stage", "layers", "work", "of mean", "memory", "static", "from to"], rows),
+            "",
+            str(self.plan),
+            f"  splits       {self.tried} searched; the best takes {saved:.2%} less than was found for the first",
+        ]
+        if self.layout is not None:
+            lines.append(f"  layout       {self.layout}")
+        lines.append("  modules      --json lists those of each stage, as torchtitan's module_fqns_per_model_part")
+        return "\n".join(lines + [f"  note         {note}" for note in self.layers.notes])
 
     def as_json(self) -> dict[str, Any]:
         return self.plan.as_json() | {

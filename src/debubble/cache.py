@@ -25,6 +25,7 @@ class Cache:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
+        self._made = not self.directory.exists()
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -45,6 +46,11 @@ class Cache:
         except InputError:
             return None
         return plan if report.valid and plan.problem == problem else None
+
+    def leave(self) -> None:
+        """Remove the directory where it was made for nothing."""
+        if self._made and not any(self.directory.iterdir()):
+            self.directory.rmdir()
 
     def save(self, plan: Plan) -> str:
         """Write a plan, and say where."""

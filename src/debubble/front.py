@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from .candidates import Candidate, Space
 from .compiler.plan import Plan
-from .summary import amount, percent
+from .summary import amount, percent, table, units
 
 NEAR = 0.01
 """Without a cap, the plan of least memory among those this close to the fastest is recommended."""
+
+_NOTE = """proof   optimal: no schedule of this placement and cap is faster
+gain    at most so much faster can any candidate be that holds no more"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,13 @@ class Point:
     def excess(self) -> float:
         """(time - floor) / floor: 0 when no candidate can be faster in this memory."""
         return max(0.0, self.value / self.floor - 1) if self.floor > 0 and self.value > self.floor * (1 + 1e-9) else 0.0
+
+    def cells(self) -> list[str]:
+        """A row of the front's table."""
+        problem = self.plan.problem
+        cells = [f"{self.memory:g}", f"{self.value:g}", str(problem.placement), str(self.candidate.chunks)]
+        cells += [str(problem.microbatches), str(problem.recompute), "optimal" if self.proved else "-"]
+        return [*cells, percent(1 - 1 / (1 + self.excess))]
 
     def as_json(self) -> dict[str, Any]:
         problem = self.plan.problem
@@ -91,7 +102,7 @@ class Front:
         """One sentence: which plan, and why."""
         point = self.recommended
         if point is None:
-            return "No plan was found: no candidate fits its cap, or there was no time."
+            return f"No plan was found {'before the interrupt' if self.interrupted else 'in this time'}."
         fastest, first = self.points[-1], self.space.yardstick
         profile = first.problem.profile
         time, memory = amount(point.value, profile.time_unit), amount(point.memory, profile.memory_unit)
@@ -102,14 +113,29 @@ class Front:
         else:
             why = (
                 f"it holds the least of all plans within {NEAR:.0%} of the fastest "
-                f"({amount(fastest.value, profile.time_unit)}, which holds {amount(fastest.memory)})"
+                f"({amount(fastest.value, profile.time_unit)}, which holds "
+                f"{amount(fastest.memory, profile.memory_unit)})"
             )
         if point.excess == 0:
             proof = "no candidate can be faster in this memory"
         else:
             proof = f"no candidate can be faster by more than {percent(1 - point.floor / point.value)} in this memory"
-        theirs = f"1F1B's {amount(first.value, profile.time_unit)} and {amount(max(first.peak_memory))}"
-        return f"Take {point.candidate}, with {time} and {memory} against {theirs}: {why}; {proof}."
+        theirs = amount(first.value, profile.time_unit), amount(max(first.peak_memory), profile.memory_unit)
+        against = f"against 1F1B's {theirs[0]} and {theirs[1]}"
+        return f"Take {point.candidate}, with {time} and {memory} {against}: {why}; {proof}."
+
+    def __str__(self) -> str:
+        """The plans as a table, what its columns mean, what was done, and what to take."""
+        problem = self.space.yardstick.problem
+        header = ["memory", problem.objective, "placement", "chunks", "m", "recompute", "proof", "gain"]
+        parts = []
+        if self.points:
+            parts.append(table(header, [point.cells() for point in self.points]))
+            parts.append(f"the most memory on any device, and the time{units(problem)}\n{_NOTE}\n{self.account()}")
+        else:
+            parts.append(self.account())
+        notes = "".join(f"\nnote: {warning}" for warning in self.warnings())
+        return "\n\n".join([*parts, textwrap.fill(self.recommendation(), 80, break_on_hyphens=False) + notes])
 
     def account(self) -> str:
         """What was done, in one line."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from .compiler.errors import InputError
 from .compiler.named import named_schedule
@@ -36,6 +37,17 @@ def reference(problem: Problem) -> Timeline | None:
         except InputError:
             continue
     return None
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int = 80) -> str:
+    """Aligned columns, the first to the left, the others to the right; closer together where that `width` is short."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    between = "  " if sum(widths) + 2 * (len(widths) - 1) <= width else " "
+    lines = []
+    for row in (header, *rows):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(size) for cell, size in zip(row[1:], widths[1:], strict=True))]
+        lines.append(between.join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def amount(value: float | None, unit: str = "") -> str:

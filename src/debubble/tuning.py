@@ -106,6 +106,9 @@ def tune(
             run.rounds(jobs, pool, {"backend": backend, "seed": seed})
     except KeyboardInterrupt:
         interrupted = True
+    finally:
+        if run.cache is not None:
+            run.cache.leave()
     return run.front(time.monotonic() - started, interrupted)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,29 @@ def test_an_interrupt_keeps_the_best_split(monkeypatch: pytest.MonkeyPatch) -> N
     found = balance(_model(8), microbatches=6, devices=3, time_limit=2)
     assert found.tried == 1
     assert "interrupted" in found.plan.warnings[0]
+
+
+@pytest.mark.parametrize("placement", ["linear", "v"])
+def test_the_command_for_the_profile_works(debubble: Any, table: str, tmp_path: Path, placement: str) -> None:
+    """It compiles the problem that was balanced."""
+    path = tmp_path / "profile.json"
+    words = ("--devices", 2, "-m", 4, "--placement", placement, "--memory-cap", 12, "--time-limit", 1)
+    out = debubble("balance", table, *words, "-o", path).out
+    command = shlex.split(out.splitlines()[-1].partition("debubble ")[2])
+    plan = debubble(*command, "--time-limit", 1, "-o", tmp_path / "plan.json")
+    assert plan.status == 0
+    assert Plan.load(tmp_path / "plan.json").problem.placement.kind == placement
+
+
+def test_a_bandwidth_that_plays_no_part_is_said(debubble: Any, table: str) -> None:
+    """Where no layer tells how much it sends."""
+    words = ("balance", table, "--devices", 2, "-m", 4, "--time-limit", 1)
+    assert "no layer says its output_bytes" in debubble(*words, "--bandwidth", 5).out
+    assert "output_bytes" not in debubble(*words, "--comm", 5).out
+
+
+def test_a_balance_is_printed_as_the_command_prints_it() -> None:
+    """Not as the layers it is made of."""
+    shown = str(balance(_model(), microbatches=4, devices=2, time_limit=1))
+    assert shown.startswith("stage  layers")
+    assert "Layer(" not in shown

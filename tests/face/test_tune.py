@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -83,13 +84,51 @@ def test_with_a_cap_the_fastest_within_it_is_recommended(debubble: Any) -> None:
 
 
 def test_the_table_says_what_to_take(debubble: Any) -> None:
-    """Front, account and recommendation, in eighty columns but for the sentence."""
+    """Front, account and recommendation, in eighty columns but for the command that makes the plan."""
     result = debubble("tune", *COSTS, "-m", 6)
     assert result.status == 0
     lines = result.out.splitlines()
     assert lines[0].split()[:3] == ["memory", "makespan", "placement"]
     assert any(line.startswith("Take ") for line in lines)
-    assert max(len(line) for line in lines if not line.startswith("Take ")) <= 80
+    assert max(len(line) for line in lines if " debubble compile " not in line) <= 80
+
+
+@pytest.mark.parametrize("placement", ["linear", "loop", "v", "bidirectional"])
+def test_the_command_for_the_plan_works(debubble: Any, tmp_path: Path, placement: str) -> None:
+    """Without a cache it is printed, for costs on the command line and in a file, and is about the same problem."""
+    _profile().save(tmp_path / "profile.json")
+    costs = ("--devices", 3, "--forward", 2, "--backward-input", 2, "--backward-weight", 2, "--comm", 0.5)
+    for given in (costs, (tmp_path / "profile.json",)):
+        words = ("tune", *given, "-m", 6, "--placement", placement, "--caps", 1, "--time-limit", 1, "--jobs", 1)
+        line = debubble(*words).out.splitlines()[-1]
+        command = shlex.split(line.partition("debubble ")[2])
+        made = debubble(*command[:-1], tmp_path / "plan.json", "--time-limit", 1)
+        assert made.status == 0
+        found = tune(_profile(), microbatches=6, placements=(placement,), caps=(1.0,), time_limit=0.5)
+        assert Plan.load(tmp_path / "plan.json").problem == found.space.candidates[0].problem
+
+
+def test_a_saved_plan_and_a_figure_are_named(debubble: Any, tmp_path: Path) -> None:
+    """And the command to look at the plan works."""
+    figure = tmp_path / "front.svg"
+    out = debubble("tune", *COSTS, "-m", 4, "--caps", 1, "--cache", tmp_path / "plans", "-o", figure).out
+    assert f"drawn as {figure}\n" in out
+    assert debubble(*shlex.split(out.splitlines()[-1].partition("debubble ")[2])).status == 0
+
+
+def test_an_interrupt_before_the_first_plan_is_said(
+    debubble: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written, and the status tells that there is nothing."""
+
+    def interrupted(*arguments: Any, **options: Any) -> Plan:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("debubble.tuning.search", interrupted)
+    result = debubble("tune", *COSTS, "-m", 4, "--cache", tmp_path / "plans", "-o", tmp_path / "front.svg")
+    assert result.status == 1
+    assert "No plan was found before the interrupt." in result.out
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cache_is_gone_on_from(debubble: Any, tmp_path: Path) -> None:

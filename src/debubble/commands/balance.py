@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from ..balance import Balance
 from ..compiler.interchange.layer_files import read_layers
 from ..compiler.profile import Link
+from ..invocation import invocation
 from ..progress import search_progress
 from .options import (
     Numbers,
@@ -23,10 +22,7 @@ from .options import (
     recompute_option,
     search_options,
 )
-from .output import print_json, print_table, print_text
-
-_LONGEST = 36
-"""Of the names of a stage's layers so much is shown."""
+from .output import print_json, print_text
 
 
 @click.command("balance")
@@ -66,6 +62,9 @@ def command(
     layers = read_layers(file, include_input=include_input)
     if bandwidth is not None:
         layers = replace(layers, comm=Link(comm or 0.0, bandwidth))
+        if not any(layer.output_bytes for layer in layers.layers):
+            silent = "no layer says its output_bytes, so that the bandwidth plays no part: a transfer takes its latency"
+            layers = replace(layers, notes=(*layers.notes, silent))
     elif comm is not None:
         layers = replace(layers, comm=comm)
     with search_progress(time_limit, layers.time_unit) as report:
@@ -74,28 +73,7 @@ def command(
         found.profile.save(output)
     if as_json:
         print_json(found.as_json() | {"profile": output})
-    else:
-        _print(found, output)
-
-
-def _print(found: Balance, output: str | None) -> None:
-    stages = found.profile.stages
-    works = [stage.forward + stage.fused for stage in stages]
-    mean = statistics.fmean(works)
-    rows = []
-    for number, (stage, names, work) in enumerate(zip(stages, found.modules, works, strict=True)):
-        share = f"{work / mean:.0%}" if mean else "-"
-        words = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-        held = f"{stage.memory.forward:g}", f"{stage.static_memory:g}"
-        rows.append([str(number), str(len(names)), f"{work:.4g}", share, *held, words[:_LONGEST]])
-    print_table(["stage", "layers", "work", "of mean", "memory", "static", "from to"], rows)
-    print_text(f"\n{found.plan}")
-    saved = 1 - found.plan.value / found.first if found.first else 0.0
-    print_text(f"  splits       {found.tried} searched; the best takes {saved:.2%} less than was found for the first")
-    if found.layout is not None:
-        print_text(f"  layout       {found.layout}")
-    print_text("  modules      --json lists those of each stage, as torchtitan's module_fqns_per_model_part")
-    for note in found.layers.notes:
-        print_text(f"  note         {note}")
+        return
+    print_text(found)
     if output is not None:
-        print_text(f"\nsaved as {output}; use it with: debubble compile {output}")
+        print_text(f"\nsaved as {output}; use it with: {invocation(found.plan.problem, output)}")

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..summary import table
+
 
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object; numbers that JSON does not have become null."""
@@ -31,12 +33,8 @@ def print_text(text: object) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print aligned columns, the first to the left, the others to the right; closer together where space is short."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    between = "  " if sum(widths) + 2 * (len(widths) - 1) <= terminal_width() else " "
-    for row in (header, *rows):
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        print_text(between.join(cells).rstrip())
+    """Print a table as wide as the terminal at most, where it can be."""
+    print_text(table(header, rows, terminal_width()))
 
 
 def print_csv(rows: Sequence[dict[str, Any]]) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Any
 
 import click
 
+from ..candidates import Model
 from ..compiler import files
 from ..compiler.errors import InputError
 from ..compiler.interchange.layer_files import read_model
 from ..compiler.pictures.canvas import FORMATS
 from ..compiler.placement import NAMES
+from ..compiler.profile import Profile
+from ..front import Point
+from ..invocation import invocation
 from ..progress import tuning_progress
-from ..summary import percent, units
 from .options import (
     Listed,
     Numbers,
@@ -29,10 +33,7 @@ from .options import (
     seed_option,
     time_limit_option,
 )
-from .output import print_json, print_table, print_text
-
-_NOTE = """proof   optimal: no schedule of this placement and cap is faster
-gain    at most so much faster can any candidate be that holds no more"""
+from .output import print_json, print_text
 
 
 @click.command("tune")
@@ -90,7 +91,7 @@ def command(
     output: str | None,
     as_json: bool,
     **request: Any,
-) -> None:
+) -> int:
     """Look for the plans that no other beats in both time and memory.
 
     The global batch and the work of each device are held fixed: with v chunks each stage has 1/v of its costs, with
@@ -113,27 +114,35 @@ def command(
     check_writable(output)
     with tuning_progress(time_limit) as report:
         front = tune(model, devices=devices, second=second, time_limit=time_limit, report=report, **request)
-    if output is not None and format is not None:
-        files.write(output, front.draw(format))
-    if as_json:
-        print_json(front.as_json() | {"figure": output, "warnings": front.warnings()})
-        return
-    rows = []
-    for point in front.points:
-        problem = point.plan.problem
-        words = [f"{point.memory:g}", f"{point.value:g}", str(problem.placement), str(point.candidate.chunks)]
-        words += [str(problem.microbatches), str(problem.recompute), "optimal" if point.proved else "-"]
-        rows.append([*words, percent(1 - 1 / (1 + point.excess))])
-    objective = front.space.yardstick.problem.objective
-    header = ["memory", objective, "placement", "chunks", "m", "recompute", "proof", "gain"]
-    print_table(header, rows)
-    print_text(f"\nthe most memory on any device, and the time{units(front.space.yardstick.problem)}\n{_NOTE}")
-    print_text(f"{front.account()}\n\n{front.recommendation()}")
     best = front.recommended
-    if best is not None and best.path is not None:
-        print_text(f"saved as {best.path}, beside the others (--json names them); look at it with: debubble show")
-    for warning in front.warnings():
-        print_text(f"note: {warning}")
+    figure = output if best is not None else None
+    if figure is not None and format is not None:
+        files.write(figure, front.draw(format))
+    if as_json:
+        print_json(front.as_json() | {"figure": figure, "warnings": front.warnings()})
+    else:
+        print_text(front)
+        if figure is not None:
+            print_text(f"drawn as {figure}")
+        if best is not None:
+            print_text(_way(best, model, request["microbatches"][0], profiles))
+    return 0 if best is not None else 1
+
+
+def _way(best: Point, model: Model, microbatches: int, profiles: tuple[str, ...]) -> str:
+    """How to come by the plan."""
+    if best.path is not None:
+        return (
+            f"saved as {best.path}, beside the others (--json names them); "
+            f"look at it with: debubble show {shlex.quote(best.path)}"
+        )
+    problem = best.plan.problem
+    words = None
+    if not profiles:
+        words = invocation(problem, None)
+    elif isinstance(model, Profile) and (len(model.stages), microbatches) == (problem.devices, problem.microbatches):
+        words = invocation(problem, profiles[0])
+    return "keep it with --cache DIR" if words is None else f"search for it with: {words} -o plan.json"
 
 
 def _required(devices: int | None) -> int:
