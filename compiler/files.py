@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import tempfile
 from pathlib import Path
 from typing import TypeVar
@@ -16,15 +17,30 @@ from .places import Places, steps
 MAX_BYTES = 512 * 2**20
 """Files larger than this are refused before they are read."""
 
+STANDARD_INPUT = "-"
+
 T = TypeVar("T")
+_stream: dict[tuple[int, int], bytes] = {}
+"""What the last pipe, or standard input, gave, by (device, inode): it gives that once, but may be asked again."""
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The content of a file. Raises InputError when it cannot be read, is empty or is larger than MAX_BYTES."""
+    """The content of a file, or of standard input where the path is `-`.
+
+    Raises InputError when it cannot be read, is empty or is larger than MAX_BYTES.
+    """
     name = os.fspath(path)
     try:
-        with open(name, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        status = os.fstat(0) if name == STANDARD_INPUT else os.stat(name)
+        whole = name != STANDARD_INPUT and stat.S_ISREG(status.st_mode)
+        key = status.st_dev, status.st_ino
+        content = None if whole else _stream.get(key)
+        if content is None:
+            with open(0, "rb", closefd=False) if name == STANDARD_INPUT else open(name, "rb") as file:
+                content = file.read(MAX_BYTES + 1)
+            if not whole:
+                _stream.clear()
+                _stream[key] = content
     except OSError as error:
         raise InputError(f"cannot read the file: {error.strerror or error}", code="unreadable", source=name) from None
     if len(content) > MAX_BYTES:

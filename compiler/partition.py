@@ -10,6 +10,7 @@ import numpy as np
 from .errors import InputError
 from .layers import Layers
 from .placement import Placement
+from .wording import counted
 
 
 def split(layers: Layers, placement: Placement, caps: Sequence[float] | None = None) -> tuple[int, ...]:
@@ -21,7 +22,8 @@ def split(layers: Layers, placement: Placement, caps: Sequence[float] | None = N
     """
     if placement.stages > len(layers.layers):
         raise InputError(
-            f"{placement.stages} stages cannot be made of {len(layers.layers)} layers: layers are not cut",
+            f"{counted(placement.stages, 'stage')} cannot be made of {counted(len(layers.layers), 'layer')}: "
+            "layers are not cut",
             code="stage-count",
         )
     times = [layer.forward + layer.fused for layer in layers.layers]

@@ -8,6 +8,7 @@ from functools import cached_property
 import msgspec
 
 from .errors import InputError
+from .wording import counted
 
 NAMES = ("linear", "loop", "v", "bidirectional")
 
@@ -109,7 +110,7 @@ def explicit(listed: str | Sequence[int]) -> Placement:
         text = str(listed) if len(str(listed)) <= 40 else f"{str(listed)[:40]}..."
         raise InputError(f"placement {text!r} is not a list of device numbers", hint="write it as 0,1,1,0") from None
     if max(owners, default=0) >= len(owners):
-        raise InputError(f"the placement names device {max(owners)}, but has only {len(owners)} stages")
+        raise InputError(f"the placement names device {max(owners)}, but has only {counted(len(owners), 'stage')}")
     devices = max(owners, default=-1) + 1
     placement = Placement("explicit", devices, tuple(owners))
     chunks, rest = divmod(len(owners), devices)
@@ -133,7 +134,7 @@ def named(name: str, *, devices: int, chunks: int | None = None) -> Placement:
     if is_list(name):
         placement = explicit(name)
         if placement.devices != devices:
-            raise InputError(f"placement {name} names {placement.devices} devices, but {devices} were asked for")
+            raise InputError(f"placement {name} is for {counted(placement.devices, 'device')}, not {devices}")
         return placement
     if name in ("linear", "bidirectional"):
         if chunks not in (None, 1):

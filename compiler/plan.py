@@ -25,6 +25,7 @@ from .schedule import Schedule
 from .simulation import Timeline, simulate
 from .streams import verify_streams
 from .verification import examine, require_valid
+from .wording import counted
 
 CHECK_SECONDS = 120.0
 """The most time that checking the certificate of a file may take."""
@@ -103,8 +104,8 @@ class Plan:
         proved = f"optimal for this placement ({problem.placement})" if self.gap == 0 else "not proved optimal"
         gap = "no gap known" if math.isinf(self.gap) else f"gap {self.gap:.2%}"
         lines = [
-            f"{self.schedule.method}: {problem.devices} devices, {problem.stages} stages "
-            f"({problem.placement.kind}), {problem.microbatches} micro-batches",
+            f"{self.schedule.method}: {counted(problem.devices, 'device')}, {counted(problem.stages, 'stage')} "
+            f"({problem.placement.kind}), {counted(problem.microbatches, 'micro-batch')}",
             f"  {problem.objective:12} {timeline.value:.7g}{time}, {proved}",
             f"  {other:12} {value:.7g}{time}",
             f"  lower bound  {certificate.lower_bound:.7g}{time}, {gap} ({certificate.proof}): {certificate.reason}",

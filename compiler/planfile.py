@@ -53,7 +53,13 @@ class PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> PlanFile:
         """Read a plan file. Raises InputError when it is none."""
-        return files.read_json(path, cls, FORMAT)
+        try:
+            return files.read_json(path, cls, FORMAT)
+        except InputError as error:
+            if error.code == "malformed-json" and files.read_bytes(path).lstrip()[:1] != b"{":
+                message, hint = "not a plan", "debubble lower makes a plan of a schedule"
+                raise InputError(message, code="wrong-format", source=error.source, hint=hint) from None
+            raise
 
     def sealed(self) -> PlanFile:
         """The same content, as it reads back, with its digest."""

@@ -14,6 +14,7 @@ from .operation import Operation, Pair, Step
 from .placement import Placement
 from .profile import Link, Profile
 from .recomputation import Recompute, cheapest, choice, recomputed
+from .wording import counted
 
 MAX_OPERATIONS = 4_000_000
 """Problems with more F, B and W operations than this are refused."""
@@ -51,8 +52,8 @@ class Problem:
         check_count("micro-batches", m)
         if len(profile.stages) != placement.stages:
             raise InputError(
-                f"the profile has {len(profile.stages)} stages, but a {placement.kind} placement on "
-                f"{placement.devices} devices has {placement.stages}",
+                f"the profile has {counted(len(profile.stages), 'stage')}, but a {placement.kind} placement on "
+                f"{counted(placement.devices, 'device')} has {placement.stages}",
                 code="stage-count",
                 hint="stages = devices x chunks (bidirectional: stages = devices)",
             )
@@ -63,12 +64,13 @@ class Problem:
             )
         if profile.microbatches is not None and len(profile.microbatches) != m:
             raise InputError(
-                f"microbatches: the profile has {len(profile.microbatches)} factors, but there are {m} micro-batches",
+                f"microbatches: the profile has {counted(len(profile.microbatches), 'factor')}, for "
+                f"{counted(m, 'micro-batch')}",
                 code="microbatch-count",
             )
         if isinstance(profile.comm, tuple) and len(profile.comm) != placement.devices:
             raise InputError(
-                f"comm: the matrix is for {len(profile.comm)} devices, but there are {placement.devices}",
+                f"comm: the matrix is for {counted(len(profile.comm), 'device')}, but there are {placement.devices}",
                 code="bad-key",
             )
         if self.objective not in OBJECTIVES:
@@ -79,7 +81,8 @@ class Problem:
         caps = tuple(cap) if isinstance(cap, Sequence) else (math.inf if cap is None else cap,) * placement.devices
         if len(caps) != placement.devices:
             raise InputError(
-                f"memory cap: {len(caps)} caps for {placement.devices} devices", hint="give one, or one per device"
+                f"memory cap: {counted(len(caps), 'cap')} for {counted(placement.devices, 'device')}",
+                hint="give one, or one per device",
             )
         for device, value in enumerate(caps):
             check_real("memory cap", value)
@@ -219,9 +222,10 @@ class Problem:
             if not self.within_cap(device, least):
                 stages = self.placement.copies[device]
                 owner = f"stage {stages[0]}" if len(stages) == 1 else f"stages {', '.join(map(str, stages))}"
+                needs = "needs" if len(stages) == 1 else "need"
                 unit = f" {self.profile.memory_unit}" if self.profile.memory_unit else ""
                 raise InfeasibleError(
-                    f"{owner} on device {device} needs at least {least:g}{unit}, "
+                    f"{owner} on device {device} {needs} at least {least:g}{unit}, "
                     f"but the cap is {self.caps[device]:g}{unit}",
                     least_cap=list(self.least_caps),
                 )

@@ -149,7 +149,8 @@ def _check_values(traffic: Traffic, report: Report) -> None:
     repeated = computes[First(operation, computes).of(operation) < computes]
     traffic.report(report, "duplicate-operation", repeated, "it was executed before")
     resent = sends[sent.of((device[sends], value[sends])) < sends]
-    traffic.report(report, "duplicate-send", resent, lambda row: f"{name(row)} was sent before")
+    reason = "was sent before (hint: a stage sends to the next one alone; an edge that skips stages has no words here)"
+    traffic.report(report, "duplicate-send", resent, lambda row: f"{name(row)} {reason}")
     reposted = receives[posted.of((device[receives], value[receives])) < receives]
     traffic.report(report, "duplicate-receive", reposted, lambda row: f"{name(row)} was received before")
     absent = sends[made.of((device[sends], value[sends])) > sends]

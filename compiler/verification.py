@@ -172,6 +172,7 @@ def _check_complete(
     """
     forward, split, weight, fused = (places.rows[kind] >= 0 for kind in KINDS)
     absent: list[Operation] = []
+    from_one = not any(places.rows[kind][:, 0].max() >= 0 for kind in KINDS)
 
     def missing(kind: str, cells: Rows, what: str = "") -> None:
         found = [Operation(kind, int(stage), int(microbatch)) for stage, microbatch in np.argwhere(cells)]
@@ -181,6 +182,8 @@ def _check_complete(
             if (row := places.consumer(operation)) >= 0:
                 message += f", though {table.operation(row)} needs it"
                 device, index = int(table.device[row]), int(table.index[row])
+            if from_one and operation.microbatch == 0:
+                message += " (hint: micro-batches are numbered from 0)"
             report.error("missing-operation", message, operation=operation, device=device, index=index)
         report.count("missing-operation", len(found[MAX_OF_A_KIND:]))
         absent.extend(Operation("B" if kind == "BW" else kind, *operation[1:]) for operation in found)

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from ..diagnostic import MAX_OF_A_KIND, Report
 from ..errors import InputError
 from ..operation import Operation, Pair, Step
+from ..recomputation import Recompute
 
 MAX_BYTES = 64 * 2**20
 """Schedule files larger than this are refused."""
@@ -20,6 +21,8 @@ MAX_ENTRIES = 8_000_000
 MAX_DEVICES = 2**16
 _LONGEST_SHOWN = 40
 _NAME = re.compile(r"\b(\d+)(BW|B)(\d+)\b", re.ASCII)
+_TOO_LARGE = re.compile(r"\d{10}", re.ASCII)
+"""Stages and micro-batches have at most nine digits."""
 
 
 class Communication(NamedTuple):
@@ -80,6 +83,7 @@ class Drawing:
     rows: list[Row] = field(default_factory=list)
     placement: str | None = None
     microbatches: int | None = None
+    recompute: Recompute = "none"
     report: Report = field(default_factory=Report)
     entries: int = 0
 
@@ -109,10 +113,11 @@ class Drawing:
             return None
         return float(max(row.end_cell for row in self.rows) - min(starts))
 
-    def bad_token(self, explain: Callable[[], str], line: int, column: int, device: int) -> None:
-        """Report an entry that cannot be understood."""
+    def bad_token(self, token: str, explain: Callable[[str], str], line: int, column: int, device: int) -> None:
+        """Report an entry that cannot be understood; `explain` says why of tokens without a monstrous number."""
         if self.report.counts["bad-token"] < MAX_OF_A_KIND:
-            self.report.error("bad-token", explain(), device=device, line=line, column=column)
+            message = f"{shown(token)}: the number is too large" if _TOO_LARGE.search(token) else explain(token)
+            self.report.error("bad-token", message, device=device, line=line, column=column)
         else:
             self.report.count("bad-token", 1)
 

@@ -24,7 +24,9 @@ def infer(schedule: Schedule, table: Table, report: Report) -> tuple[Placement |
     valid = table.stage < stages
     owners, strangers = _owners(table, valid, stages, schedule.devices)
     for stage in np.flatnonzero(owners < 0):
-        report.error("missing-stage", f"no device executes stage {stage}, though there are stages 0 to {stages - 1}")
+        hint = "" if stage else " (hint: stages are numbered from 0)"
+        message = f"no device executes stage {stage}, though there are stages 0 to {stages - 1}{hint}"
+        report.error("missing-stage", message)
         owners[stage] = owners[stage - 1]
     if strangers and stages == schedule.devices:
         both = bidirectional(stages)

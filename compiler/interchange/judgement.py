@@ -19,6 +19,7 @@ from ..recomputation import Recompute
 from ..simulation import Timeline
 from ..streams import TRANSFERS, verify_streams
 from ..verification import examine
+from ..wording import counted
 from .communication import spell
 from .drawing import lines
 from .inference import placed
@@ -94,8 +95,8 @@ class Judgement:
             return f"{self.source}: not understood"
         verdict = "valid" if self.valid else "invalid"
         lines = [
-            f"{self.source}: {verdict} ({self.dialect}; {self.devices} devices, {self.stages} stages, "
-            f"{self.microbatches} micro-batches)"
+            f"{self.source}: {verdict} ({self.dialect}; {counted(self.devices or 0, 'device')}, "
+            f"{counted(self.stages or 0, 'stage')}, {counted(self.microbatches or 0, 'micro-batch')})"
         ]
         if self.transfers is not None:
             lines.append(f"  transfers    {self.transfers}: {_TRANSFERS[self.transfers]}")
@@ -198,11 +199,13 @@ def _judge(
     if read.understood:
         located.merge(read.findings)
     if read.understood and read.placement is not None:
-        problem = read.problem(profile, memory_cap=memory_cap, recompute=recompute or "none")
+        problem = read.problem(profile, memory_cap=memory_cap, recompute=recompute)
         no_backward = not forward_only and all(operation.kind == "F" for _, operation in schedule.operations())
         report, execution = examine(problem, schedule, forward_only=forward_only or no_backward, table=read.table)
         if no_backward:
-            report.error("no-backward", "the file has forwards only (hint: --forward-only judges it so)")
+            report.error(
+                "no-backward", "the file has forwards only (hint: debubble verify --forward-only judges it so)"
+            )
         take(report)
         if read.streams is not None:
             take(verify_streams(problem, read.streams, transfers=transfers, spell=spell), in_streams=True)

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from ..errors import InputError
 from ..placement import Placement, loop
+from ..wording import counted
 from .drawing import shown
 
 MAX_LETTERS = 2**16
@@ -68,5 +69,7 @@ def placed(text: str, devices: int) -> Placement:
     """The loop placement of a layout. Raises InputError when its stages do not divide among the devices."""
     stages = len(read(text))
     if stages % devices:
-        raise InputError(f"layout: {stages} stages do not divide among {devices} devices", code="stage-count")
+        raise InputError(
+            f"layout: {counted(stages, 'stage')} do not divide among {counted(devices, 'device')}", code="stage-count"
+        )
     return loop(devices, stages // devices)

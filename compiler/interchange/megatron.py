@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import partial
 
 from ..operation import Operation
 from .drawing import Drawing, Row, lines, shown
@@ -38,7 +37,7 @@ def read(text: str) -> Drawing:
         for cell, word in enumerate(_WORD.finditer(line)):
             match = _NUMBER.fullmatch(word[0])
             if match is None:
-                drawing.bad_token(partial(_explain, word[0]), number, word.start() + 1, device)
+                drawing.bad_token(word[0], _explain, number, word.start() + 1, device)
                 continue
             kind = "BW" if match[1] == "-" else "F"
             stage = (int(match[2]) - 1) * len(rows) + device

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from array import array
 from bisect import bisect_right
-from functools import partial
 
 from . import torch_csv
 from .drawing import Drawing, Item, Row, lines, shown
@@ -95,7 +94,7 @@ def _read_step(
             continue
         row, item = drawing.rows[device], _parse(token, kinds)
         if item is None:
-            drawing.bad_token(partial(_explain, token), number, start + 1, device)
+            drawing.bad_token(token, _explain, number, start + 1, device)
         elif row.items and row.end_cell > step:
             message = f"{shown(token)}: device {device} has another cell in this step"
             drawing.report.error("cell-count", message, device=device, line=number, column=start + 1)

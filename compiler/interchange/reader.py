@@ -19,6 +19,7 @@ from ..profile import Profile
 from ..recomputation import Recompute
 from ..schedule import Schedule
 from ..table import Table
+from ..wording import counted
 from . import megatron, printed, text, torch_csv
 from .communication import check_loss_order, check_whole_stages, streams_of
 from .drawing import MAX_BYTES, Communication, Drawing
@@ -33,6 +34,8 @@ DIALECTS: dict[str, Callable[[str], Drawing]] = {
 }
 _SAMPLE = 2**16
 _NAME = re.compile(r"[FIBW]\d")
+_NAMES_OF_A_SCHEDULE = 0.1
+"""A file with fewer operations, or what looks like one, for each entry that is none is no schedule with mistakes."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,11 @@ class ReadSchedule:
         profile: Profile | None = None,
         *,
         memory_cap: float | Sequence[float] | None = None,
-        recompute: Recompute = "none",
+        recompute: Recompute | None = None,
     ) -> Problem:
         """The problem that the schedule solves; without a profile every F, B and W takes 1, and memory is 1, 0, -1.
+
+        Which micro-batches are recomputed the file may state, unless the caller does.
 
         Raises InputError with the first thing that was not understood, or when the profile does not fit.
         """
@@ -87,7 +92,8 @@ class ReadSchedule:
         if profile is None:
             profile = Profile.uniform(stages=self.placement.stages, forward=1, backward_input=1, backward_weight=1)
         cap = tuple(memory_cap) if isinstance(memory_cap, Sequence) else memory_cap
-        return Problem(profile, self.placement, self.microbatches, cap, recompute=recompute)
+        again = self.drawing.recompute if recompute is None else recompute
+        return Problem(profile, self.placement, self.microbatches, cap, recompute=again)
 
     def locate(self, diagnostic: Diagnostic, *, in_streams: bool = False) -> Diagnostic:
         """The same diagnostic in the letters of the file, with the line and column of its operation.
@@ -127,15 +133,18 @@ def read_schedule(
     content = files.read_text(path)
     if len(content) > MAX_BYTES:
         raise InputError(f"the file is larger than {MAX_BYTES // 2**20} MiB", code="too-large", source=source)
+    if content.lstrip()[:1] == "{":
+        hint = "debubble lower is for schedules that are none yet"
+        raise InputError("this is a plan already, or other JSON", code="wrong-format", source=source, hint=hint)
     try:
         drawing, report = _draw(content, dialect)
         if drawing.report.has("bad-token") and not _draw(content.upper(), dialect)[0].report.has("bad-token"):
             first = drawing.report.errors[0]
             message = "letters are capitals (hint: write the whole file in capitals)"
             raise InputError(message, code="bad-token", line=first.line, column=first.column)
-        if dialect == "auto" and drawing.report.counts["bad-token"] > MAX_OF_A_KIND and not _NAME.search(content):
+        if dialect == "auto" and _is_none(drawing, content):
             first = drawing.report.errors[0]
-            message = "this is no schedule: it names no operation, in any dialect"
+            message = "this is no schedule: it names hardly any operation, in any dialect"
             hint = f"--dialect {'|'.join(DIALECTS)} says what is wrong with each entry"
             raise InputError(message, code="bad-token", line=first.line, column=first.column, hint=hint)
     except InputError as error:
@@ -152,8 +161,8 @@ def read_schedule(
             report.error("empty", "the file has no operation")
         return ReadSchedule(source, dialect, schedule, None, 0, report, findings, drawing, content)
     table = Table.of(schedule)
-    found, counted = infer(schedule, table, findings)
-    where, m = _stated(schedule, drawing, found, counted, placement, microbatches, report, findings)
+    found, seen = infer(schedule, table, findings)
+    where, m = _stated(schedule, drawing, found, seen, placement, microbatches, report, findings)
     streams, origins = None, None
     if where is not None:
         if drawing.communicates:
@@ -164,6 +173,13 @@ def read_schedule(
     return ReadSchedule(
         source, dialect, schedule, where, m, report, findings, drawing, content, table, streams, origins
     )
+
+
+def _is_none(drawing: Drawing, content: str) -> bool:
+    """True for a text that is about something else, or markup, which may have operations in its data."""
+    bad = drawing.report.counts["bad-token"]
+    few = len(_NAME.findall(content)) < _NAMES_OF_A_SCHEDULE * bad
+    return bad > MAX_OF_A_KIND and (few or content.lstrip().startswith("<"))
 
 
 def _draw(content: str, dialect: str) -> tuple[Drawing, Report]:
@@ -180,7 +196,7 @@ def _stated(
     schedule: Schedule,
     drawing: Drawing,
     found: Placement | None,
-    counted: int,
+    seen: int,
     placement: str | Sequence[int] | Placement | None,
     microbatches: int | None,
     report: Report,
@@ -190,30 +206,31 @@ def _stated(
     stated = microbatches if microbatches is not None else drawing.microbatches
     if (
         stated is not None
-        and stated > counted
+        and stated > seen
         and any(operation.microbatch == stated - 1 for _, operation in schedule.operations())
     ):
-        counted = stated  # what the file lacks of it is missing, whatever the file alone would suggest
-    if stated is not None and stated != counted:
+        seen = stated  # what the file lacks of it is missing, whatever the file alone would suggest
+    if stated is not None and stated != seen:
         findings.error(
-            "microbatch-count", f"the file has {counted} micro-batches (0 to {counted - 1}), but {stated} are stated"
+            "microbatch-count",
+            f"the file has {counted(seen, 'micro-batch')} (0 to {seen - 1}), but the number stated is {stated}",
         )
     where = placement if placement is not None else drawing.placement
     if where is None or found is None:
-        return found, counted
+        return found, seen
     try:
         made = placed(where, schedule.devices, found.stages)
     except InputError as error:
         report.error(error.code, str(error))
-        return found, counted
+        return found, seen
     if (made.devices, made.stages) != (found.devices, found.stages):
         findings.error(
             "stage-count",
-            f"the file has {found.stages} stages on {found.devices} devices, but the placement {made} has "
-            f"{made.stages} on {made.devices}",
+            f"the file has {counted(found.stages, 'stage')} on {counted(found.devices, 'device')}, but the placement "
+            f"{made} has {made.stages} on {made.devices}",
         )
-        return found, counted
-    return made, counted
+        return found, seen
+    return made, seen
 
 
 def detect(content: str) -> tuple[str, Report]:

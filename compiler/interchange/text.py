@@ -6,13 +6,13 @@
     .  .  F0  BW0 F1  BW1
 
 `2F0` is stage 2, micro-batch 0; the stage may be left out where a device owns one. `F3+BW1` is an overlapped pair. `.`
-draws idle and carries no time. Lines that begin with `#` are comments; `# placement:` and `# microbatches:` are read.
+draws idle and carries no time. Lines that begin with `#` are comments; `# placement:`, `# microbatches:` and
+`# recompute:` are read.
 """
 
 from __future__ import annotations
 
 import re
-from functools import partial
 
 from ..errors import InputError
 from ..operation import Operation, Step
@@ -24,7 +24,7 @@ from .inference import placed
 DIALECT = "text"
 TOKEN = re.compile(r"(\d{1,9})?(F|BW|B|W)(\d{1,9})(?:\+(\d{1,9})?(F|BW|B|W)(\d{1,9}))?", re.ASCII)
 _WORD = re.compile(r"[^ \t]+")
-_STATEMENT = re.compile(r"[ \t]*#[ \t]*(placement|microbatches)[ \t]*:[ \t]*(.*)", re.IGNORECASE)
+_STATEMENT = re.compile(r"[ \t]*#[ \t]*(placement|microbatches|recompute)[ \t]*:[ \t]*(.*)", re.IGNORECASE)
 _STAGE = re.compile(r"(?<![^ \t+])(\d{1,9})[FBW]", re.ASCII)
 
 
@@ -68,10 +68,12 @@ def _read_statement(drawing: Drawing, line: str, number: int) -> None:
     key, value = match[1].lower(), match[2].rstrip(" \t")
     if key == "placement":
         drawing.placement = value
+    elif key == "recompute" and value.lower() in ("none", "all"):
+        drawing.recompute = value.lower()
     elif re.fullmatch(r"\d{1,9}", value, re.ASCII):
-        drawing.microbatches = int(value)
+        setattr(drawing, key, int(value))
     else:
-        message = f"microbatches: {shown(value)} is not a number"
+        message = f"{key}: {shown(value)} is not a number"
         drawing.report.error("bad-comment", message, line=number, column=match.start(2) + 1)
 
 
@@ -91,7 +93,7 @@ def _read_row(drawing: Drawing, device: int, number: int, line: str, full_backwa
             continue
         step = _step(match, stage, full_backwards) if match else None
         if step is None:
-            drawing.bad_token(partial(_explain, token), number, column, device)
+            drawing.bad_token(token, _explain, number, column, device)
         else:
             row.add(step, column, cell)
     return row
@@ -140,8 +142,10 @@ def _explain(token: str) -> str:
 
 
 def write(schedule: Schedule, problem: Problem) -> str:
-    """The text form of a schedule: with its placement and micro-batches, every stage written out."""
+    """The text form of a schedule: with its placement, micro-batches and recomputation, every stage written out."""
     placement = problem.placement
     name = ",".join(map(str, placement.down)) if not placement.bidirectional else placement.kind
     head = [f"# placement: {name}", f"# microbatches: {problem.microbatches}"]
+    if problem.recompute != "none":
+        head.append(f"# recompute: {problem.recompute}")
     return "\n".join([*head, *(" ".join(map(str, order)) for order in schedule.orders)]) + "\n"

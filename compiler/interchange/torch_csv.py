@@ -79,7 +79,8 @@ def _read_row(drawing: Drawing, number: int, line: str, kinds: dict[str, str]) -
         column = found.start() + text.index(token) + 1
         item = parse(token, kinds)
         if item is None:
-            drawing.bad_token(partial(_explain, token, drawing.dialect, kinds), number, column, len(drawing.rows))
+            explain = partial(_explain, dialect=drawing.dialect, kinds=kinds)
+            drawing.bad_token(token, explain, number, column, len(drawing.rows))
         else:
             row.add(item, column, cell)
     return row

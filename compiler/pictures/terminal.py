@@ -24,7 +24,7 @@ def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
     Where every start and end is a multiple of one unit and there is room, each unit takes the same number of columns;
     otherwise times are rounded to columns, and where steps are narrower than columns, each column shows the mixture of
     its steps; the last line says what a column is. `coloured` drawings tell kinds by colour and carry micro-batch
-    numbers; plain ones carry letters.
+    numbers; plain ones carry letters too. Where a number of a line does not fit, the line has none.
     """
     problem = timeline.problem
     unit = f" {problem.profile.time_unit}" if problem.profile.time_unit else ""
@@ -40,17 +40,27 @@ def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
     margin = max(map(len, names))
     mixed = bool(timeline.makespan) and not exact and max(map(len, timeline.schedule.orders)) > columns
     text = Text(" " * (margin + columns) + " peak\n", no_wrap=True)
+    bare = False
     for device, order in enumerate(timeline.schedule.orders):
         text.append(names[device].rjust(margin))
         if mixed:
             text.append_tokens(_mixtures(timeline, device, columns, coloured))
             text.append(peaks[device] + "\n")
             continue
+        blocks = [
+            (step, *(round((moment - begin) * per_time) for moment in span))
+            for step, *span in zip(order, timeline.starts[device], timeline.ends[device], strict=True)
+        ]
+        numbered = all(
+            len(_letters(timeline, device, step, coloured) + style.label(step)) <= right - left
+            for step, left, right in blocks
+            if right > left
+        )
+        bare = bare or not numbered
         done = 0
-        for step, start, end in zip(order, timeline.starts[device], timeline.ends[device], strict=True):
-            left, right = (round((moment - begin) * per_time) for moment in (start, end))
+        for step, left, right in blocks:
             text.append(" " * (left - done))
-            text.append(*_block(timeline, device, step, right - left, coloured))
+            text.append(*_block(timeline, device, step, right - left, coloured, numbered))
             done = right
         text.append(" " * (columns - done) + peaks[device] + "\n")
     text.append(" " * margin + _axis(timeline.makespan, columns) + "\n")
@@ -61,6 +71,10 @@ def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
         text.append(f", for several steps: {shown}")
     elif not exact:
         text.append(", rounded")
+    if bare:
+        text.append("; no micro-batch numbers on lines where not all fit")
+    if style.has_chunks(problem) and not mixed:
+        text.append(f"; {style.CHUNKS if coloured else 'every second stage of a device is in lower case'}")
     return text
 
 
@@ -106,20 +120,19 @@ def _units(moments: list[float], makespan: float, room: int) -> int | None:
     return cells if exact else None
 
 
-def _block(timeline: Timeline, device: int, step: Step, width: int, coloured: bool) -> tuple[str, Style | str]:
+def _block(
+    timeline: Timeline, device: int, step: Step, width: int, coloured: bool, numbered: bool
+) -> tuple[str, Style | str]:
     """The text of one step, `width` columns wide, and its style."""
-    number = style.label(step)
-    if coloured:
-        colour = style.colour(timeline.problem, device, step)
-        if parts(step)[0].microbatch % 2:  # so that neighbours can be told apart
-            colour = style.lighter(colour, 0.16)
-        shown = number if len(number) <= width else ""
-        margin = " " * max(0, (width - len(shown)) // 2)
-        return f"{margin}{shown}".ljust(width), Style(color=style.ink(colour), bgcolor=colour)
-    letters = _letters(step)
-    named = f"{letters}{number}"
-    shown = named if len(named) <= width else letters
-    return shown.ljust(width, "-")[:width], ""
+    letters = _letters(timeline, device, step, coloured)
+    shown = letters + style.label(step) if numbered else letters
+    if not coloured:
+        return shown.ljust(width, "-")[:width], ""
+    colour = style.colour(timeline.problem, device, step)
+    if parts(step)[0].microbatch % 2:  # so that neighbours can be told apart
+        colour = style.lighter(colour, 0.16)
+    margin = " " * max(0, (width - len(shown)) // 2)
+    return f"{margin}{shown}".ljust(width)[:width], Style(color=style.ink(colour), bgcolor=colour)
 
 
 def _mixtures(timeline: Timeline, device: int, columns: int, coloured: bool) -> Iterator[tuple[str, Style | str]]:
@@ -132,7 +145,7 @@ def _mixtures(timeline: Timeline, device: int, columns: int, coloured: bool) -> 
         timeline.schedule.orders[device], timeline.starts[device], timeline.ends[device], strict=True
     ):
         left, right = (start - begin) / width, min((end - begin) / width, columns)
-        look = style.colour(timeline.problem, device, step) if coloured else _letters(step)
+        look = style.colour(timeline.problem, device, step) if coloured else _kind(step)
         for column in range(int(left), math.ceil(right)):
             shares[column][look] += min(right, column + 1) - max(left, column)
     for share in shares:
@@ -144,8 +157,16 @@ def _mixtures(timeline: Timeline, device: int, columns: int, coloured: bool) -> 
             yield max(share, key=lambda letters: share[letters])[0], ""
 
 
-def _letters(step: Step) -> str:
+def _kind(step: Step) -> str:
     return "P" if style.kind(step) == "pair" else style.kind(step)
+
+
+def _letters(timeline: Timeline, device: int, step: Step, coloured: bool) -> str:
+    """The kind, in lower case for every second stage of a device; nothing where colours say it."""
+    if coloured:
+        return ""
+    held = timeline.problem.placement.copies[device]
+    return _kind(step).lower() if held.index(parts(step)[0].stage) % 2 else _kind(step)
 
 
 def _axis(makespan: float, columns: int) -> str:

@@ -118,7 +118,5 @@ def lower(
     from .solver.search import certified
 
     read = read_schedule(path, dialect=dialect, microbatches=microbatches, placement=placement)
-    problem = read.problem(
-        None if profile is None else as_profile(profile), memory_cap=memory_cap, recompute=recompute or "none"
-    )
+    problem = read.problem(None if profile is None else as_profile(profile), memory_cap=memory_cap, recompute=recompute)
     return certified(problem, read.schedule)

@@ -19,6 +19,7 @@ from .compiler.profile import Profile
 from .compiler.recomputation import UNITS, Recompute
 from .compiler.scaling import between, scaled
 from .compiler.simulation import Timeline, simulate
+from .compiler.wording import counted
 from .request import place
 
 Model: TypeAlias = Profile | Layers
@@ -51,8 +52,8 @@ class Candidate:
     def __str__(self) -> str:
         words = [str(self.problem.placement)]
         if self.chunks > 1:
-            words.append(f"{self.chunks} chunks")
-        words.append(f"{self.problem.microbatches} micro-batches")
+            words.append(counted(self.chunks, "chunk"))
+        words.append(counted(self.problem.microbatches, "micro-batch"))
         if self.problem.recompute != "none":
             words.append(f"recomputing {self.problem.recompute}")
         return ", ".join(words)

@@ -56,7 +56,7 @@ def _run(words: list[str]) -> int:
         context = getattr(error, "ctx", None)
         if context is not None:
             sys.stderr.write(f"{context.get_usage()}\n(try {context.command_path} --help)\n")
-        return _fail(words, 2, "usage", error.format_message())
+        return _fail(words, 2, "usage", " ".join(error.format_message().split()))  # choices have a line each
     except InvalidScheduleError as error:
         found = error.report.shortened().errors
         return _fail(words, 1, error.code, "\n".join(map(str, found)), [each.as_json() for each in found])

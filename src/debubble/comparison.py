@@ -16,6 +16,7 @@ from .compiler.placement import Placement
 from .compiler.problem import Problem
 from .compiler.schedule import Schedule
 from .compiler.simulation import Timeline, simulate
+from .compiler.wording import counted
 from .request import place
 from .solver.bounds import best_bound
 from .solver.search import INTERRUPTED, search
@@ -127,7 +128,10 @@ def compare(
     """
     after = tuple(finalise) if isinstance(finalise, Sequence) else (finalise,) * problem.devices
     if len(after) != problem.devices:
-        raise InputError(f"{len(after)} times to finalise for {problem.devices} devices", hint="one, or one per device")
+        raise InputError(
+            f"{counted(len(after), 'time')} to finalise for {counted(problem.devices, 'device')}",
+            hint="one, or one per device",
+        )
     closing = tuple(more for more in after if more is not None)
     drawn = list(_drawn(problem, group_size))
     rows: list[Row] = []

@@ -15,6 +15,7 @@ from .compiler.placement import Placement
 from .compiler.problem import Problem
 from .compiler.profile import MAX_STAGES, Profile
 from .compiler.recomputation import Recompute
+from .compiler.wording import counted
 
 PlacementLike: TypeAlias = str | Sequence[int] | Placement
 """The name of a placement, a list such as "0,1,1,0" or (0, 1, 1, 0), or a `Placement`."""
@@ -34,7 +35,7 @@ def place(
     Raises InputError when the numbers contradict each other.
     """
     if isinstance(placement, Placement):
-        _check(placement, devices=devices, chunks=chunks, stages=stages)
+        _check(placement, str(placement), devices=devices, chunks=chunks, stages=stages)
         return placement
     for what, number in (("devices", devices), ("chunks", chunks)):
         if number is not None:
@@ -49,7 +50,7 @@ def place(
             chunks = chunks or _divide(stages, devices, name, "devices")
             if chunks == 1 and devices > 1:
                 raise InputError(
-                    f"{stages} stages on {devices} devices are one chunk each, not a {name}",
+                    f"{counted(stages, 'stage')} on {counted(devices, 'device')} are one chunk each, not a {name}",
                     code="stage-count",
                     hint="--chunks 2 cuts each stage of the profile in two",
                 )
@@ -57,7 +58,7 @@ def place(
         if devices is None:
             raise InputError("the number of devices is missing", hint="give a profile, or --devices")
         made = placements.named(name, devices=devices, chunks=chunks)
-    _check(made, devices=devices, chunks=chunks, stages=stages)
+    _check(made, str(placement or made), devices=devices, chunks=chunks, stages=stages)
     return made
 
 
@@ -65,23 +66,23 @@ def _divide(stages: int, parts: int, name: str, what: str) -> int:
     whole, rest = divmod(stages, parts)
     if rest or not whole:
         raise InputError(
-            f"{stages} stages cannot be placed as a {name} with {parts} {what}",
+            f"{counted(stages, 'stage')} cannot be placed as a {name} with {parts} {what}",
             code="stage-count",
             hint="stages = devices x chunks",
         )
     return whole
 
 
-def _check(placement: Placement, *, devices: int | None, chunks: int | None, stages: int | None) -> None:
-    """The placement is what the other numbers say."""
+def _check(placement: Placement, name: str, *, devices: int | None, chunks: int | None, stages: int | None) -> None:
+    """The placement, named as it was given, is what the other numbers say."""
     if devices is not None and placement.devices != devices:
-        raise InputError(f"the placement {placement} is for {placement.devices} devices, not {devices}")
+        raise InputError(f"the placement {name} is for {counted(placement.devices, 'device')}, not {devices}")
     if chunks is not None and any(len(held) != chunks for held in placement.copies) and not placement.bidirectional:
-        raise InputError(f"the placement {placement} does not put {chunks} chunks on every device")
+        raise InputError(f"the placement {name} does not put {counted(chunks, 'chunk')} on every device")
     if stages is not None and placement.stages != stages:
         raise InputError(
-            f"the profile has {stages} stages, but a {placement.kind} placement on {placement.devices} devices "
-            f"has {placement.stages}",
+            f"the profile has {counted(stages, 'stage')}, but a {placement.kind} placement on "
+            f"{counted(placement.devices, 'device')} has {placement.stages}",
             code="stage-count",
             hint="stages = devices x chunks (bidirectional: stages = devices)",
         )

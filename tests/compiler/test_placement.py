@@ -35,7 +35,7 @@ def test_bidirectional_halves() -> None:
         ("0,x", 2, None, "not a list"),
         ("0,2", 3, None, "only 2 stages"),
         ("0,2,0", 3, None, "owns no stage"),
-        ("0,1", 3, None, "names 2 devices"),
+        ("0,1", 3, None, "is for 2 devices, not 3"),
         ("0,-1", 2, None, "stage 1 is on device -1|not a list|owns no stage|names"),
         ("v", 4, 0, "at least 1"),
     ],

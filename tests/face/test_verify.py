@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,56 @@ def test_a_lowered_exchange_is_safe(debubble: Any, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     assert debubble("lower", _file(tmp_path, orders), "-o", path).status == 0
     assert debubble("verify", path).status == 0
+
+
+@pytest.mark.parametrize("command", [("verify",), ("show",), ("lower", "-o", "plan.json")])
+def test_standard_input_is_read(
+    debubble: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A pipe gives its content once, and every command can do with that."""
+    monkeypatch.chdir(tmp_path)
+    reading, writing = os.pipe()
+    os.write(writing, GOOD.encode())
+    os.close(writing)
+    kept = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        assert debubble(*command, "-").status == 0
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(reading)
+
+
+def test_a_pipe_is_read(debubble: Any) -> None:
+    """A pipe by its path is as good as a file."""
+    reading, writing = os.pipe()
+    os.write(writing, GOOD.encode())
+    os.close(writing)
+    try:
+        assert debubble("verify", f"/dev/fd/{reading}").status == 0
+    finally:
+        os.close(reading)
+
+
+def test_json_leaves_the_diagnostics_on_standard_error(debubble: Any, tmp_path: Path) -> None:
+    """As for every other command, the object says them too."""
+    result = debubble("verify", _file(tmp_path, "F0\nF0 BW0\n"), "--json")
+    assert result.json["errors"]
+    assert "error[missing-operation]" in result.err
+
+
+@pytest.mark.parametrize("command", ["export", "explain"])
+def test_a_schedule_is_no_plan(debubble: Any, tmp_path: Path, command: str) -> None:
+    """The error says how to make one of it."""
+    more = ("--format", "text") if command == "export" else ()
+    assert "debubble lower makes a plan" in debubble(command, _file(tmp_path, GOOD), *more).err
+
+
+def test_what_torch_cannot_say_is_said(debubble: Any, tmp_path: Path) -> None:
+    """Exporting a plan that recomputes to torch's CSV warns; the text form keeps the recomputation."""
+    plan, out = str(tmp_path / "plan.json"), str(tmp_path / "out.txt")
+    debubble("lower", _file(tmp_path, GOOD), "--recompute", "all", "-o", plan)
+    assert "cannot say what is recomputed" in debubble("export", plan, "--format", "torch-csv").err
+    debubble("export", plan, "--format", "text", "-o", out)
+    assert debubble("verify", out, "--json").json["makespan"] == 16

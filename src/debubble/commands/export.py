@@ -30,6 +30,9 @@ def command(plan: str, format: str, against: str | None, output: str | None) -> 
         raise InputError(f"--against compares two plans in html, not in {format}")
     loaded = Plan.load(plan)
     content = _write(loaded, format, against)
+    if loaded.problem.recompute != "none" and format in ("torch-csv", "torch-comms-csv"):
+        again = f"--recompute {loaded.problem.recompute}"
+        sys.stderr.write(f"warning: {format} cannot say what is recomputed; judge it with {again}\n")
     if output is not None:
         files.write(output, content)
         return

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from ..api import lower, verify
 from .options import check_writable, json_option, schedule_file_options
-from .output import print_json, print_text
+from .output import print_diagnostics, print_json, print_text
 
 
 @click.command("lower")
@@ -24,10 +23,9 @@ def command(file: str, output: str, as_json: bool, **options: Any) -> int:
     check_writable(output)
     judgement = verify(file, **options)
     if not judgement.valid:
+        print_diagnostics(judgement)
         if as_json:
             print_json(judgement.as_json())
-        else:
-            sys.stderr.write(f"{judgement.diagnostics()}\n")
         return judgement.exit_status
     plan = lower(file, **options)
     plan.save(output)

@@ -86,9 +86,14 @@ class Recomputed(click.ParamType):
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-placement_option = click.option(
-    "--placement", metavar="|".join(NAMES) + "|0,1,1,0", help="Which device owns each stage (default linear)."
-)
+
+
+def _placement(default: str) -> Callable[[Command], Command]:
+    metavar = "|".join(NAMES) + "|0,1,1,0"
+    return click.option("--placement", metavar=metavar, help=f"Which device owns each stage (default: {default}).")
+
+
+placement_option = _placement("linear")
 cap_option = click.option(
     "--memory-cap", type=Cap(), help="The most memory a device may hold: one number, or one per device."
 )
@@ -162,13 +167,13 @@ _SEARCH: Options = [
     seed_option,
 ]
 _SCHEDULE_FILE: Options = [
-    click.argument("file", metavar="FILE"),
+    click.argument("file", metavar="FILE|-"),
     click.option(
         "--dialect", default="auto", show_default=True, metavar="auto|text|torch|torch-legacy|printed|megatron"
     ),
     click.option("--profile", metavar="PROFILE.json", help="The costs to judge with (default: F, B and W take 1)."),
     click.option("-m", "--microbatches", type=int, help="How many micro-batches the file must have."),
-    placement_option,
+    _placement("as the file states it, else by who executes what"),
     cap_option,
     recompute_option(None),
 ]

@@ -11,7 +11,7 @@ from rich.console import Console
 from ..api import verify
 from ..compiler.pictures import terminal
 from .options import schedule_file_options
-from .output import terminal_width
+from .output import print_diagnostics, terminal_width
 
 
 @click.command("show")
@@ -22,8 +22,7 @@ def command(file: str, **options: Any) -> int:
     An invalid schedule is drawn all the same where it can be executed, and its errors are said.
     """
     judgement = verify(file, **options)
-    if judgement.report.errors or judgement.report.warnings:
-        sys.stderr.write(f"{judgement.diagnostics()}\n")
+    print_diagnostics(judgement)
     if judgement.timeline is not None:
         width = terminal_width()
         console = Console(file=sys.stdout, width=width, highlight=False)

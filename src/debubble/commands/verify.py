@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from ..api import verify
 from ..compiler.streams import TRANSFERS
 from ..summary import per_device
 from .options import json_option, schedule_file_options
-from .output import print_json, print_table, print_text
+from .output import print_diagnostics, print_json, print_table, print_text
 
 
 @click.command("verify")
@@ -28,11 +27,10 @@ from .output import print_json, print_table, print_text
 def command(file: str, as_json: bool, **options: Any) -> int:
     """Verify a plan, or a schedule that was written by hand or exported from another tool."""
     judgement = verify(file, **options)
+    print_diagnostics(judgement)
     if as_json:
         print_json(judgement.as_json())
         return judgement.exit_status
-    if judgement.report.errors or judgement.report.warnings:
-        sys.stderr.write(f"{judgement.diagnostics()}\n")
     print_text(judgement.summary())
     if judgement.timeline is not None:
         print_text("")

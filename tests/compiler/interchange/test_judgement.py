@@ -147,7 +147,7 @@ def test_microbatches_that_are_stated(tmp_path: Path) -> None:
     """The mismatch is one error, not one for every operation of the missing micro-batches."""
     found = judge(tmp_path, SPLIT, microbatches=4)
     assert [error.message for error in found.report.errors] == [
-        "the file has 2 micro-batches (0 to 1), but 4 are stated"
+        "the file has 2 micro-batches (0 to 1), but the number stated is 4"
     ]
 
 

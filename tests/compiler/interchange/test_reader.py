@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from debubble.compiler.errors import InputError
-from debubble.compiler.interchange import ReadSchedule, read_schedule
+from debubble.compiler.interchange import ReadSchedule, read_schedule, verify_file
 
 
 def read(folder: Path, content: str, **options: object) -> ReadSchedule:
@@ -45,3 +45,32 @@ def test_unknown_dialect(tmp_path: Path) -> None:
     """A dialect that does not exist is refused by name."""
     with pytest.raises(InputError, match="unknown dialect 'torhc'"):
         read(tmp_path, "0F0,0B0\n", dialect="torhc")
+
+
+@pytest.mark.parametrize(
+    "content", ["<svg>" + "0F0 " * 40 + "oops " * 20 + "</svg>", "a report on F0 " * 3 + "words " * 60]
+)
+def test_text_about_something_else_is_no_schedule(tmp_path: Path, content: str) -> None:
+    """Markup, and prose that names an operation now and then, get one error."""
+    with pytest.raises(InputError, match="this is no schedule"):
+        read(tmp_path, content)
+
+
+def test_json_is_no_schedule(tmp_path: Path) -> None:
+    """A plan given for a schedule is recognised."""
+    with pytest.raises(InputError, match="a plan already"):
+        read(tmp_path, '{"format": "debubble.plan/1"}')
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("F1 F2 BW1 BW2\nF1 BW1 F2 BW2\n", "micro-batches are numbered from 0"),
+        ("1F0,1F1,1B0,1B1\n2F0,2B0,2F1,2B1\n", "stages are numbered from 0"),
+    ],
+)
+def test_numbers_from_one_are_hinted_at(tmp_path: Path, content: str, hint: str) -> None:
+    """What is missing then has one cause, and it is said."""
+    path = tmp_path / "schedule"
+    path.write_text(content)
+    assert hint in verify_file(path).report.errors[0].message

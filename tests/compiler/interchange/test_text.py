@@ -62,7 +62,7 @@ def test_statements() -> None:
         ("F0 SEND_F0", "bad-token", 1, 4, "no communication"),
         ("F0 BW0+F1", "bad-token", 1, 4, "a forward, then a backward"),
         ("F0 # note", "bad-token", 1, 4, "a line of its own"),
-        ("F0 1234567890F0", "bad-token", 1, 4, "not an operation"),
+        ("F0 1234567890F0", "bad-token", 1, 4, "the number is too large"),
         ("0F0 1F0 F1", "which-stage", 1, 9, "stages 0, 1"),
         ("# microbatches: many\nF0", "bad-comment", 1, 17, "'many' is not a number"),
     ],
@@ -81,3 +81,12 @@ def test_what_is_written_reads_back() -> None:
     drawing = text.read(text.write(schedule, Problem(profile, placement.v(2), 2)))
     assert [tuple(row.items) for row in drawing.rows] == list(schedule.orders)
     assert (drawing.placement, drawing.microbatches) == ("0,1,1,0", 2)
+
+
+@pytest.mark.parametrize("recompute", ["none", "all", 2])
+def test_recomputation_is_written_and_read(recompute: str | int) -> None:
+    """What an exported file says of recomputation is what the plan had."""
+    where = placement.linear(3)
+    profile = Profile.uniform(stages=3, forward=1, backward_input=1, backward_weight=1)
+    problem = Problem(profile, where, 4, recompute=recompute)
+    assert text.read(text.write(Schedule.of([[]] * 3), problem)).recompute == recompute
