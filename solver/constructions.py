@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TypeAlias
 
 from ..compiler.named.classic import naive
@@ -53,6 +54,10 @@ class Plan:
     weight: float = AS_FILLER
     """From the end of B to W."""
     period: float = 1.0
+    burst: int = 0
+    """Under tight caps, how many micro-batches enter together before a pause; 0: all at even distance."""
+    turn: float = 1.0
+    """From burst to burst, in units of the way of a micro-batch through the pipeline and back."""
     patience: float = math.inf
     filler: float = 0.0
     entry: Entry = ()
@@ -137,6 +142,27 @@ def likely_plans(model: Model) -> Iterator[Plan]:
             for pairs in pairing:
                 plan = Plan(none, none, (ahead,) * chunks, extra, patience=patience, filler=filler)
                 yield replace(plan, fused=fused, pairs=pairs)
+    for burst, (patience, filler), turn in product(bursts(model), ((0.5, 0.0), (1.0, 0.0), (0.0, 0.5)), (1.0, 1.05)):
+        plan = Plan(none, none, (2.0,), patience=patience, filler=filler, burst=burst, turn=turn)
+        yield replace(plan, fused=forms[0])
+
+
+def bursts(model: Model) -> tuple[int, ...]:
+    """Likely numbers of micro-batches that enter together: about as many as fit under caps tighter than 1F1B's memory.
+
+    Little memory makes devices wait for micro-batches to return. In bursts, these waits fall together, and between them
+    micro-batches follow each other at a distance at which their forwards and backwards do not collide. Where a device
+    has several lanes, one fills the waits of the other: none are likely there.
+    """
+    if max(map(len, model.lanes_of)) > 1 or roominess(model) >= 1:
+        return ()
+    problem, forwards = model.problem, model.problem.least["F"]
+    fitting = min(
+        int((problem.caps[device] - problem.static_memory[device]) / forwards[stage].change + 1e-9)
+        for stage, device in enumerate(model.owner)
+        if forwards[stage].change > 0
+    )
+    return tuple(burst for burst in (fitting, fitting - 1) if burst > 0)
 
 
 def backward_forms(model: Model) -> list[frozenset[int]]:
@@ -164,6 +190,7 @@ def roominess(model: Model) -> float:
 
 def mutate(model: Model, plan: Plan, chance: random.Random) -> Plan:
     """A plan with one to three choices changed."""
+    together = bursts(model)
     if chance.random() < 0.1:
         plan = replace(plan, fused=chance.choice(backward_forms(model)))
     if chance.random() < 0.1 and model.problem.pairs_pay:
@@ -171,7 +198,7 @@ def mutate(model: Model, plan: Plan, chance: random.Random) -> Plan:
     if chance.random() < REENTRY and not model.identical:
         plan = replace(plan, entry=_reentered(model, plan.entry or _entry(model), chance))
     for _ in range(chance.choice((1, 1, 2, 3))):
-        pick = chance.randrange(10)
+        pick = chance.randrange(12 if together else 10)
         if pick <= 1:
             leg = chance.randrange(len(plan.slack))
             plan = replace(plan, slack=_changed(plan.slack, leg, max(0.0, _near(plan.slack[leg], 0.1, chance))))
@@ -193,8 +220,12 @@ def mutate(model: Model, plan: Plan, chance: random.Random) -> Plan:
             plan = replace(plan, period=chance.choice((1.0, max(0.5, plan.period + chance.gauss(0, 0.1)))))
         elif pick == 8:
             plan = replace(plan, patience=chance.choice((math.inf, 3.0, 1.0, 0.0, 2 * chance.random())))
-        else:
+        elif pick == 9:
             plan = replace(plan, filler=chance.choice((math.inf, 1.0, 0.0, 2 * chance.random())))
+        elif pick == 10:
+            plan = replace(plan, burst=max(0, (plan.burst or together[0]) + chance.choice((-1, 0, 1))))
+        else:
+            plan = replace(plan, turn=max(0.5, plan.turn + chance.gauss(0, 0.03)))
     return plan
 
 
@@ -247,6 +278,7 @@ def rule(model: Model, plan: Plan) -> Rule:
     chunks = len(plan.ahead)
     starts = [[0.0] * lanes for _ in range(3)]
     ahead = [0] * lanes
+    ways = []
     for base in range(0, lanes, stages):
         now = 0.0
         begun = []
@@ -266,6 +298,7 @@ def rule(model: Model, plan: Plan) -> Rule:
             now += least["BW" if stage in plan.fused else "B"][stage].duration
             starts[2][lane] = now + unit * plan.weight
             trips[stage] = now - begun[stage] + 2 * model.lag[size + base * depth]
+        ways.append(trips[0])
         scale = stages / chunks / trips[0] if trips[0] > 0 else 0.0
         for stage in range(stages):
             many = plan.ahead[stage * chunks // stages] * scale * trips[stage] + plan.extra
@@ -273,8 +306,11 @@ def rule(model: Model, plan: Plan) -> Rule:
     order = plan.entry or _entry(model)
     delays = []
     for direction, ranks in enumerate(order):
-        delay, delayed = 0.0, [0.0] * depth
-        for rank in ranks:
+        delay, turn, delayed = 0.0, 0.0, [0.0] * depth
+        for place, rank in enumerate(ranks):
+            if plan.burst and place % plan.burst == 0:
+                delay = max(delay, turn)
+                turn = delay + plan.turn * ways[direction]
             delayed[rank] = delay
             delay += unit * plan.period * model.problem.factor(direction * depth + rank)
         delays.append(delayed)
