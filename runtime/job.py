@@ -52,8 +52,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `gradient_error` is the largest relative error of a gradient against a single-process run, where that was asked
     for; `ok` says that it, and the loss's, are within the tolerance. `predicted_step` is the plan's makespan in the
-    time unit of its profile, and `unit_seconds` what one unit takes, where that is known. On a CPU `peak_memory` counts
-    the tensors that autograd holds for micro-batches. `trace` is a record of the last step, where one was asked for.
+    time unit of its profile, and `unit_seconds` what one unit takes, where that is known. `counted` says what
+    `peak_memory` counts: on a CPU the tensors that autograd holds for micro-batches, on a GPU weights, too. `trace` is
+    a record of the last step, where one was asked for.
     """
 
     ok: bool
@@ -62,6 +63,7 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     gradient_error: float | None
     predicted_step: float
     peak_memory: list[int]
+    counted: str = ""
     unit_seconds: float | None = None
     trace: Trace | None = None
 

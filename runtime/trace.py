@@ -87,13 +87,14 @@ class Trace(msgspec.Struct, frozen=True):
         """Where planned and measured part, and how much of the step was idle, by cause."""
         measured, planned = self.timeline(plan), plan.timeline
         lines = [
-            f"makespan  {measured.makespan * self.unit:.4f} s measured, {planned.makespan * self.unit:.4f} s planned "
+            f"makespan  {1e3 * measured.makespan * self.unit:.2f} ms measured, "
+            f"{1e3 * planned.makespan * self.unit:.2f} ms planned "
             f"({measured.makespan / planned.makespan - 1:+.1%})",
             f"idle      {measured.idle_fraction:.1%} of all device time measured, {planned.idle_fraction:.1%} planned",
-            "device    warm-up   waiting  overhead     drain  (ms measured)",
+            "device       busy   warm-up   waiting  overhead     drain  (ms measured)",
         ]
-        for device, idle in enumerate(self.idle(plan)):
-            times = (idle.warm_up, idle.waiting, idle.overhead, idle.drain)
+        for device, (busy, idle) in enumerate(zip(measured.busy, self.idle(plan), strict=True)):
+            times = (busy * self.unit, idle.warm_up, idle.waiting, idle.overhead, idle.drain)
             lines.append(f"{device:6}  " + "  ".join(f"{1e3 * time:8.2f}" for time in times))
         if self.fitted:
             lines.append(

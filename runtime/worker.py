@@ -102,6 +102,7 @@ def _train(
         gradient_error=error if job.check else None,
         predicted_step=plan.timeline.makespan,
         peak_memory=peaks,
+        counted="beside weights" if memory is not None else "with weights",
         unit_seconds=unit_seconds(plan),
         trace=trace,
     )

@@ -56,6 +56,8 @@ def test_a_run_as_text(debubble: Any, small: str, model: str) -> None:
     result = debubble("run", small, "--model", f"{model}:workload", "--check")
     assert result.status == 0
     assert "losses and gradients agree" in result.out
+    assert "of its time units a step" in result.out
+    assert "MiB by device, beside weights" in result.out
     assert [line.split()[0] for line in result.out.splitlines()[:2]] == ["step", "0"]
 
 

@@ -80,3 +80,12 @@ def test_the_trace_has_two_rows_a_rank(plan: Plan) -> None:
     steps = [event for event in trace if event["ph"] == "X" and event["cat"] in ("F", "B", "W")]
     rows = {(event["pid"], event["tid"], event["name"]) for event in steps}
     assert len(steps) == len(rows) == 2 * 4 * 3 * 8
+
+
+def test_the_times_of_a_device_sum_to_the_makespan(plan: Plan) -> None:
+    """All in milliseconds: busy, warm-up, waiting, overhead and drain."""
+    lines = Trace.of(plan, _recorded(plan, 0.01), 0.01).summary(plan).splitlines()
+    makespan = float(lines[0].split()[1])
+    rows = [[float(word) for word in line.split()[1:]] for line in lines[3:7]]
+    assert lines[0].split()[2] == "ms"
+    assert [sum(row) for row in rows] == pytest.approx([makespan] * 4, abs=0.05)

@@ -10,7 +10,6 @@ import click
 from ..compiler import files
 from ..compiler.plan import Plan
 from ..runtime import RunResult, run
-from ..summary import amount
 from .options import Numbers, check_writable, json_option, require_torch
 from .output import print_json, print_table, print_text
 
@@ -74,13 +73,15 @@ def _print(plan: Plan, result: RunResult) -> None:
         verdict = "agree" if result.ok else "DIFFER"
         error = f"largest relative error of a gradient {result.gradient_error:.1e}"
         print_text(f"check        losses and gradients {verdict} with a single-process run; {error}")
-    print_text(f"predicted    {amount(result.predicted_step, plan.problem.profile.time_unit)} a step, by the profile")
+    unit = result.unit_seconds
+    step = f"{result.predicted_step:g} of its time units" if unit is None else f"{result.predicted_step * unit:.3f} s"
+    print_text(f"predicted    {step} a step, by the profile")
     cores = os.cpu_count() or 1
     if result.losses and cores < plan.problem.devices:
         print_text(f"note         {plan.problem.devices} processes share {cores} cores: steps take longer than planned")
     if result.losses:  # an emulation holds nothing
         peaks = " ".join(f"{peak / 2**20:.1f}" for peak in result.peak_memory)
-        print_text(f"peak memory  {peaks} MiB by device")
+        print_text(f"peak memory  {peaks} MiB by device, {result.counted}")
     if result.trace is not None:
         print_text("")
         print_text(result.trace.summary(plan))
