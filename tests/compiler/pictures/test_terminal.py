@@ -171,3 +171,12 @@ def test_letters_of_the_drawing_are_those_of_the_legend() -> None:
     """A pair is P in both."""
     timeline = _timeline("dualpipe", placement.bidirectional(4), 8)
     assert "P: F with backward" in terminal.draw(timeline, width=200, coloured=False).plain
+
+
+def test_plain_drawings_tell_chunks_by_case() -> None:
+    """The second stage of a device is in lower case, and the last line says so and why numbers are missing."""
+    lines = terminal.draw(_timeline("zb-v", placement.v(4), 6), width=80, coloured=False).plain.splitlines()
+    assert {"f", "b", "w"} <= set(lines[1])
+    assert not set("123456789") & set(lines[1][2:-2])
+    assert "no micro-batch numbers" in lines[-1]
+    assert "lower case" in lines[-1]
