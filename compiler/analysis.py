@@ -99,7 +99,11 @@ class Analysis:
         if total <= 0:
             return "No device waits."
         cause = max(self.idle[device], key=self.idle[device].__getitem__)
-        tied = f" (device{'s' if len(ties) > 1 else ''} {listed(ties)} as long)" if ties else ""
+        tied = ""
+        if ties:
+            everyone = len(ties) == len(self.idle) - 1 > 1
+            named = "all others" if everyone else f"device{'s' if len(ties) > 1 else ''} {listed(ties)}"
+            tied = f" (as long as {named})"
         text = (
             f"Device {device} waits most: {self._amount(total)} of {self._amount(timeline.makespan)}, warm-up and "
             f"drain included{tied}. Most of it, {self._amount(self.idle[device][cause])}, is {cause}: {CAUSES[cause]}"
@@ -180,9 +184,11 @@ class Analysis:
             spent[device] += ended - begun
         device, most = max(spent.items(), key=lambda entry: entry[1])
         share = most / self.plan.value
+        busy = self.plan.timeline.busy
+        fewer = " or fewer" if busy[device] > min(busy) * (1 + 1e-9) else ""
         if share >= 0.5:
             text = (
-                f"What would help most: faster or fewer layers on device {device}, which has {self._amount(most)} of "
+                f"What would help most: faster{fewer} layers on device {device}, which has {self._amount(most)} of "
                 f"the critical path ({share:.0%})."
             )
         else:
@@ -193,7 +199,7 @@ class Analysis:
         tight = sorted({gap.device for gap in held if self.slack(gap) == 0})
         if tight:
             text += f" The cap holds back steps without slack on device{'s' if len(tight) > 1 else ''} {listed(tight)}."
-            text += " A higher one would help there."
+            text += " A higher one may help there."
         elif held:
             text += " What the cap holds back has slack: in these orders it costs no time."
         return text

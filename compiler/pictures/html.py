@@ -245,7 +245,12 @@ def _facts(plan: Plan) -> list[tuple[str, str]]:
         ),
         (other, f"{amount(getattr(timeline, other), time)} ({_LENGTHS[other]})"),
         ("lower bound", bound if certificate.lower_bound > 0 else "none known"),
-        ("bubble ratio", "-" if ratio is None else f"{ratio:.2%} longer than the busiest device is busy"),
+        (
+            "bubble ratio",
+            "-"
+            if ratio is None
+            else f"{ratio:.2%}, by which the {problem.objective} exceeds the busiest device's work",
+        ),
         ("idle fraction", f"{timeline.idle_fraction:.2%} of the time of all devices together"),
         ("peak memory", f"{amount(timeline.peak_memory[fullest], memory)} on device {fullest}, {cap}"),
         ("link", style.transfer_text(problem)),

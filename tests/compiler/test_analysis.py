@@ -25,7 +25,7 @@ def _analysis(name: str = "1f1b", *, bound: float = 0.0, last: float = 3.0, obje
 def test_the_first_sentence_names_the_device_at_the_root_of_the_waits() -> None:
     """Device 0 waits for device 1, but what keeps both waiting is device 2, busy for 240 of 280 ms."""
     first = _analysis().sentences()[0]
-    assert first.startswith("Device 0 waits most: 200 ms of 280 ms, warm-up and drain included (device 1 as long).")
+    assert first.startswith("Device 0 waits most: 200 ms of 280 ms, warm-up and drain included (as long as device 1).")
     assert "is dependency" in first
     assert "in the end it waits for device 2, which is busy 86% of the time" in first
 
@@ -80,6 +80,16 @@ def test_a_plan_without_idle_time() -> None:
     assert found[1].startswith("Critical path: device 0 without a pause for 6 (")
 
 
+@pytest.mark.parametrize(("last", "tied"), [(1, "(as long as device 1)"), (3, "included. Most")])
+def test_two_devices_tie_or_not(last: float, tied: str) -> None:
+    """The other one is named when it waits as long, and nothing is said when it does not."""
+    stages = tuple(Stage(forward=10 * k, backward_input=10 * k, backward_weight=0) for k in (1, last))
+    problem = Problem(Profile(stages=stages), placement.linear(2), 4)
+    certificate = Certificate(lower_bound=1, name="work", proof="checked", witness={"device": 0})
+    plan = Plan(problem, named_schedule("1f1b", problem), (), certificate)
+    assert tied in Analysis(plan).sentences()[0]
+
+
 def test_waits_of_which_some_have_slack() -> None:
     """Only the wait for the last gradient cannot be longer; the time before the others costs nothing."""
     assert "Only 50 ms of it delays steps without slack" in _analysis().sentences()[0]
@@ -87,6 +97,7 @@ def test_waits_of_which_some_have_slack() -> None:
 
 def test_a_critical_path_that_is_spread_over_the_devices() -> None:
     """No device is singled out when none has half of it."""
+    assert "(as long as all others)" in _analysis(last=1).sentences()[0]
     assert "(33% at most)" in _analysis(last=1).sentences()[-1]
 
 

@@ -58,7 +58,9 @@ function drawMemory(panel) {
   context.fillStyle = "#1a1a1a";
   context.textAlign = "left";
   const binds = blocked(plan, device).length ? "; red: the cap holds a step back" : "";
-  context.fillText(`Memory of device ${device}: peak ${held(plan, device, peak)}${when}${binds}`, GUTTER, top - 11);
+  const short = `Memory of device ${device}: peak ${held(plan, device, peak)}`;
+  const texts = [short + when + binds, short + when, short];
+  context.fillText(texts.find((text) => panel.widthOf(text) < room - 60) ?? short, GUTTER, top - 11);
 }
 
 /** The cap of the device, and where it holds steps back. */
@@ -84,7 +86,7 @@ function drawCap(panel, cap, y, floor) {
   context.stroke();
   context.setLineDash([]);
   context.textAlign = "right";
-  context.fillText(`cap of device ${panel.device}: ${number(cap)}`, panel.width - RIGHT - 2, y - 7);
+  context.fillText(`cap ${number(cap)}`, panel.width - RIGHT - 2, y - 7);
 }
 
 /** The gaps in which the cap of a device holds a step back. */
