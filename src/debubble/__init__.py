@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .api import compile, lower, verify
-    from .balance import Balance, balance
+    from .balancing import Balance, balance
     from .compiler.certificate import Certificate
     from .compiler.diagnostic import Diagnostic
     from .compiler.errors import (
@@ -83,7 +83,7 @@ __all__ = [
 
 _HOMES = {
     "api": ("compile", "lower", "verify"),
-    "balance": ("Balance", "balance"),
+    "balancing": ("Balance", "balance"),
     "compiler.certificate": ("Certificate",),
     "compiler.diagnostic": ("Diagnostic",),
     "compiler.errors": (

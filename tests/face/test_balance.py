@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from debubble.balance import balance
+from debubble.balancing import balance
 from debubble.compiler.errors import InfeasibleError
 from debubble.compiler.interchange import layout
 from debubble.compiler.layers import Layer, Layers
@@ -151,7 +151,7 @@ def test_files_that_cannot_be_understood(debubble: Any, tmp_path: Path, content:
 
 def test_an_interrupt_keeps_the_best_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan says that it was interrupted."""
-    import debubble.balance as module
+    import debubble.balancing as module
 
     real, calls = module.search, []
 

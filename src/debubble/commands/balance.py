@@ -56,7 +56,7 @@ def command(
     LAYERS is a table of layers (JSON or CSV), a profile of one stage per layer (debubble profile --stages LAYERS), or
     PipeDream's profile graph. Layers stay in their order, and none is left out.
     """
-    from ..balance import balance
+    from ..balancing import balance
 
     check_writable(output)
     layers = read_layers(file, include_input=include_input)
