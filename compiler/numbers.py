@@ -9,7 +9,7 @@ from .errors import InputError
 
 def check_count(what: str, value: object, *, most: int | None = None) -> None:
     """Raise InputError unless the number of `what` is a whole one of at least 1, and of at most `most`."""
-    if not isinstance(value, numbers.Integral) or value < 1 or (most is not None and value > most):
+    if not isinstance(value, numbers.Integral) or int(value) < 1 or (most is not None and int(value) > most):
         least = "at least 1" if most is None else f"between 1 and {most}"
         shown = value if isinstance(value, numbers.Real) else repr(value)
         whole = "" if isinstance(value, numbers.Integral) else "a whole number, "

@@ -78,7 +78,11 @@ class Problem:
         if self.backward not in BACKWARDS:
             raise InputError(f"unknown backward {self.backward!r}", hint=f"one of {', '.join(BACKWARDS)}")
         cap = self.memory_cap if self.memory_cap is not None else profile.memory_cap
-        caps = tuple(cap) if isinstance(cap, Sequence) else (math.inf if cap is None else cap,) * placement.devices
+        caps = (
+            tuple(cap)
+            if isinstance(cap, Sequence) and not isinstance(cap, str)
+            else (math.inf if cap is None else cap,) * placement.devices
+        )
         if len(caps) != placement.devices:
             raise InputError(
                 f"memory cap: {counted(len(caps), 'cap')} for {counted(placement.devices, 'device')}",

@@ -48,8 +48,8 @@ def draw(timeline: Timeline, *, width: int, coloured: bool) -> Text:
             text.append(peaks[device] + "\n")
             continue
         blocks = [
-            (step, *(round((moment - begin) * per_time) for moment in span))
-            for step, *span in zip(order, timeline.starts[device], timeline.ends[device], strict=True)
+            (step, round((start - begin) * per_time), round((end - begin) * per_time))
+            for step, start, end in zip(order, timeline.starts[device], timeline.ends[device], strict=True)
         ]
         numbered = all(
             len(_letters(timeline, device, step, coloured) + style.label(step)) <= right - left

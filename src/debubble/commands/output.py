@@ -1,4 +1,4 @@
-"""What commands print on standard output."""
+"""What commands print: results on standard output, diagnostics on standard error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..compiler.interchange import Judgement
 from ..summary import table
 
 
 def print_json(content: dict[str, Any]) -> None:
     """Print one JSON object; numbers that JSON does not have become null."""
     sys.stdout.write(json.dumps(_finite(content), ensure_ascii=False) + "\n")
+
+
+def print_diagnostics(judgement: Judgement) -> None:
+    """Say on standard error what was found in a file, with --json too."""
+    if judgement.report.errors or judgement.report.warnings:
+        sys.stderr.write(f"{judgement.diagnostics()}\n")
 
 
 def _finite(value: Any) -> Any:
