@@ -57,7 +57,7 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             "memory": f"what device {device} has to hold, and for how long, fits its cap in no less time",
             "turnaround": f"the cap of device {device} makes it wait for its first gradient, and for its last",
             "crossing": f"device {device}, or one further down, waits for its first gradient with its cap full",
-            "relaxation": f"{named} cannot be faster, even with all other devices as fast as can be",
+            "relaxation": f"in no order can {named} be done sooner, even if all other devices were as fast as can be",
             "propagation": "for anything less, some device would have to start an operation before its inputs, the "
             "work before it and its cap allow",
         }.get(self.name, self.name)

@@ -201,8 +201,7 @@ def read(path: str | os.PathLike[str], *, certified: bool = True) -> Reading:
     if report.valid and timeline is not None:
         _check_order(plan, report, places)
         _check_claims(content, timeline, report, places)
-        if certified and report.valid and plan.certificate.proof == "checked":
-            _check_certificate(plan, report, places)
+        _check_certificate(plan, report, places, certified)
     if content.digest != content.seal():
         message = "the file was changed after it was written: its digest does not match its content"
         report.error("digest", message, **places.of("digest"))
@@ -248,12 +247,21 @@ def _check_claims(content: PlanFile, timeline: Timeline, report: Report, places:
         report.error("false-claim", message, **places.of("certificate", "lower_bound"))
 
 
-def _check_certificate(plan: Plan, report: Report, places: PlanPlaces) -> None:
-    """The bound follows from its witness."""
-    try:
-        check(plan.problem, plan.certificate, deadline=time.monotonic() + CHECK_SECONDS)
-    except CertificateError as error:
-        report.error("false-certificate", str(error), **places.of("certificate"))
+def _check_certificate(plan: Plan, report: Report, places: PlanPlaces, certified: bool) -> None:
+    """The bound follows from its witness (looked at if `certified`), or it is a named solver's word."""
+    certificate = plan.certificate
+    known = certificate.proof == "checked" or (certificate.proof == "solver" and certificate.backend is not None)
+    if not known and certificate.lower_bound > 0:
+        message = f"a bound is checked or the word of a named solver, not {certificate.proof!r}"
+        report.error("false-certificate", message, **places.of("certificate"))
+    elif certificate.proof == "solver" and certificate.lower_bound > 0:
+        message = f"the lower bound rests on the word of {certificate.backend}: it was not recomputed"
+        report.warning("unchecked-bound", message)
+    elif certified and report.valid and certificate.lower_bound > 0:
+        try:
+            check(plan.problem, certificate, deadline=time.monotonic() + CHECK_SECONDS)
+        except CertificateError as error:
+            report.error("false-certificate", str(error), **places.of("certificate"))
 
 
 def _recomputed(problem: Problem) -> str:

@@ -157,6 +157,9 @@ def _check_values(traffic: Traffic, report: Report) -> None:
     traffic.report(report, "send-before-value", absent, lambda row: f"{name(row)} does not exist here yet")
     idle = waits[~begun & (sent.of((device[waits], value[waits])) > waits)]
     traffic.report(report, "wait-for-nothing", idle, "no send or receive of it was started")
+    waited = First((device[waits], value[waits]), waits)
+    again = waits[waited.of((device[waits], value[waits])) < waits]
+    traffic.report(report, "duplicate-wait", again, lambda row: f"{name(row)} was waited for before")
     forgotten = receives[arrived.of((device[receives], value[receives])) == NEVER]
     text = "it is received but nothing on this device waits for it"
     traffic.report(report, "never-waited", forgotten, text)

@@ -62,6 +62,9 @@ CHANGES = {
     "no peaks": ("false-claim", lambda c: c.__setitem__("peak_memory", [])),
     "a lower peak": ("false-claim", lambda c: c.__setitem__("peak_memory", [1, 1])),
     "a bound above the value": ("false-claim", lambda c: c["certificate"].__setitem__("lower_bound", 99)),
+    "a proof of another name": ("false-certificate", lambda c: c["certificate"].update(proof="Checked", lower_bound=1)),
+    "nobody's word": ("false-certificate", lambda c: c["certificate"].update(proof="solver", lower_bound=1)),
+    "a wait too many": ("duplicate-wait", lambda c: c["streams"][0].insert(-1, "wait 1B0")),
     "another cost": ("digest", lambda c: c["profile"].__setitem__("comm", 0.5)),
 }  # fmt: skip
 
