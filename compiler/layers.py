@@ -14,6 +14,8 @@ from .errors import InputError
 from .profile import Link, Profile, Stage
 
 FORMAT = "debubble.layers/1"
+MAX_LAYERS = 4096
+"""More layers are refused: the best split looks at every pair of them."""
 
 
 class Layer(Stage, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -40,6 +42,8 @@ class Layers(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def __post_init__(self) -> None:
         if not self.layers:
             raise InputError("layers: a model needs at least one layer", code="bad-key")
+        if len(self.layers) > MAX_LAYERS:
+            raise InputError(f"layers: {len(self.layers)} are more than {MAX_LAYERS}", code="too-large")
         for index, layer in enumerate(self.layers):
             if len(layer.letter) > 1 or not layer.letter.isascii() or (layer.letter and not layer.letter.isalpha()):
                 raise InputError(f"layers[{index}].letter: {layer.letter!r} is not a letter", code="bad-key")

@@ -97,6 +97,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def __post_init__(self) -> None:
         if not self.stages:
             raise InputError("stages: a profile needs at least one stage", code="bad-key")
+        if len(self.stages) > MAX_STAGES:
+            raise InputError(f"stages: {len(self.stages)} are more than {MAX_STAGES}", code="too-large")
         for key, value, least in self._numbers():
             check_real(key, value)
             if not math.isfinite(value) or value < least:

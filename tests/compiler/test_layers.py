@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from debubble.compiler.errors import InputError
-from debubble.compiler.layers import Layer, Layers
+from debubble.compiler.layers import MAX_LAYERS, Layer, Layers
 from debubble.compiler.profile import Memory, Profile, Stage
 
 
@@ -75,3 +75,10 @@ def test_a_table_that_is_loaded_as_layers_says_what_reads_it(tmp_path: Path) -> 
     path.write_text("name,forward,backward_input,backward_weight\na,1,1,1\n")
     with pytest.raises(InputError, match="read_layers"):
         Layers.load(path)
+
+
+def test_too_many_layers_are_refused() -> None:
+    """The split looks at every pair of layers: what would take gigabytes is refused in words."""
+    layer = Layer(name="block", forward=1, backward_input=1, backward_weight=1)
+    with pytest.raises(InputError, match="are more than"):
+        Layers(layers=(layer,) * (MAX_LAYERS + 1))

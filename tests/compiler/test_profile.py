@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import stages
 
 from debubble.compiler.errors import InputError
-from debubble.compiler.profile import Link, Memory, Profile, Stage
+from debubble.compiler.profile import MAX_STAGES, Link, Memory, Profile, Stage
 
 STAGE = '{"forward": 1, "backward_input": 1, "backward_weight": 1}'
 
@@ -120,3 +120,10 @@ def test_what_is_no_number_is_refused(wrong: dict[str, object]) -> None:
     """As a request that cannot be understood, not as a TypeError."""
     with pytest.raises(InputError):
         Profile.uniform(**{"stages": 2, "forward": 1, "backward_input": 1, "backward_weight": 1} | wrong)  # type: ignore[arg-type]
+
+
+def test_too_many_stages_are_refused() -> None:
+    """A file cannot ask for more stages than anything here could hold."""
+    stage = Stage(forward=1, backward_input=1, backward_weight=1)
+    with pytest.raises(InputError, match="are more than"):
+        Profile(stages=(stage,) * (MAX_STAGES + 1))
