@@ -122,7 +122,7 @@ def test_what_is_no_number_is_refused(wrong: dict[str, object]) -> None:
         Profile.uniform(**{"stages": 2, "forward": 1, "backward_input": 1, "backward_weight": 1} | wrong)  # type: ignore[arg-type]
 
 
-def test_too_many_stages_are_refused() -> None:
+def test_a_list_of_too_many_stages_is_refused() -> None:
     """A file cannot ask for more stages than anything here could hold."""
     stage = Stage(forward=1, backward_input=1, backward_weight=1)
     with pytest.raises(InputError, match="are more than"):
