@@ -13,6 +13,7 @@ from .idleness import CAUSES, Gap, by_cause, by_root, gaps, remedy, roots
 from .operation import KINDS, Step, parts
 from .plan import Plan
 from .slack import slacks
+from .wording import counted
 
 MOST_LISTED = 8
 """Of longer lists the middle is left out."""
@@ -102,7 +103,7 @@ class Analysis:
         tied = ""
         if ties:
             everyone = len(ties) == len(self.idle) - 1 > 1
-            named = "all others" if everyone else f"device{'s' if len(ties) > 1 else ''} {listed(ties)}"
+            named = "all others" if everyone else _devices(ties)
             tied = f" (as long as {named})"
         text = (
             f"Device {device} waits most: {self._amount(total)} of {self._amount(timeline.makespan)}, warm-up and "
@@ -139,7 +140,7 @@ class Analysis:
         longest = max(runs, key=lambda run: run[-1][3] - run[0][2])
         at, start, end = runs.index(longest), longest[0][2], longest[-1][3]
         if end - start < self.plan.value / 2:
-            route = f"it changes its device {_count(len(runs) - 1, 'time')}"
+            route = f"it changes its device {counted(len(runs) - 1, 'time')}"
         else:
             legs = [
                 f"{self._amount(start - self.path[0][2])} through {_route(runs[:at])}" if at else "",
@@ -154,7 +155,7 @@ class Analysis:
             spent["+".join(operation.kind for operation in parts(step))].append(ended - begun)
         moves = [second[2] - first[3] for first, second in pairwise(self.path) if first[0] != second[0]]
         times = [f"{len(each)} {kind} {self._amount(sum(each))}" for kind, each in spent.items()]
-        times += [f"{_count(len(moves), 'transfer')} {self._amount(sum(moves))}"] if moves else []
+        times += [f"{counted(len(moves), 'transfer')} {self._amount(sum(moves))}"] if moves else []
         return f"Critical path: {route} ({', '.join(times)}). Without slack: {self._tight()}."
 
     def _tight(self) -> str:
@@ -162,7 +163,7 @@ class Analysis:
         holders = sorted(range(len(self.tight)), key=lambda device: -self.tight[device].total())[:MOST_LISTED]
         each = [f"device {device}: {counts(self.tight[device])}" for device in sorted(holders) if self.tight[device]]
         more = ["others fewer"] if len(self.tight) > MOST_LISTED else []
-        return f"{_count(whole.total(), 'operation')} ({'; '.join(each + more)})"
+        return f"{counted(whole.total(), 'operation')} ({'; '.join(each + more)})"
 
     def _proof(self) -> str:
         """What the lower bound says."""
@@ -198,7 +199,7 @@ class Analysis:
         held = [gap for found in self.gaps for gap in found if gap.cause == "memory"]
         tight = sorted({gap.device for gap in held if self.slack(gap) == 0})
         if tight:
-            text += f" The cap holds back steps without slack on device{'s' if len(tight) > 1 else ''} {listed(tight)}."
+            text += f" The cap holds back steps without slack on {_devices(tight)}."
             text += " A higher one may help there."
         elif held:
             text += " What the cap holds back has slack: in these orders it costs no time."
@@ -224,8 +225,8 @@ def listed(items: Iterable[object]) -> str:
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
-def _count(number: int, one: str) -> str:
-    return f"{number} {one if number == 1 else one + 's'}"
+def _devices(devices: Sequence[int]) -> str:
+    return f"device{'s' if len(devices) > 1 else ''} {listed(devices)}"
 
 
 def _route(runs: Sequence[list[tuple[int, Step, float, float]]]) -> str:
@@ -234,4 +235,4 @@ def _route(runs: Sequence[list[tuple[int, Step, float, float]]]) -> str:
     steps = {second - first for first, second in pairwise(devices)}
     if len(devices) > 2 and steps in ({1}, {-1}):
         return f"devices {devices[0]} to {devices[-1]}"
-    return f"device{'s' if len(devices) > 1 else ''} {listed(devices)}"
+    return _devices(devices)
